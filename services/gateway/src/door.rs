@@ -34,7 +34,7 @@ use contracts::tavern::registry::v1::{IssueTicketResponse, LoginResponse};
 use core_types::{Principal, Reach};
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use grpc_kit::{Admission, Door, Held, Knock};
+use grpc_kit::{Admission, CallGuard, Door, Knock};
 use tokio::time::Instant;
 use tonic::Status;
 
@@ -79,7 +79,7 @@ impl ClientDoor {
     /// own; `None` while no key exists, so that they need none.
     ///
     /// # Errors
-    /// `UNAUTHENTICATED`, and `UNAVAILABLE` while the registry is away.
+    /// `UNAUTHENTICATED`, `TENANT_CLOSED`, and `UNAVAILABLE` while the registry is away.
     pub(crate) async fn hold(
         &self,
         ticket: &str,
@@ -92,7 +92,7 @@ impl ClientDoor {
     /// Exchanges a key for the token of a login.
     ///
     /// # Errors
-    /// `UNAUTHENTICATED`, and `UNAVAILABLE` while the registry is away.
+    /// `UNAUTHENTICATED`, `TENANT_CLOSED`, and `UNAVAILABLE` while the registry is away.
     pub(crate) async fn login(
         &self,
         key: &str,
@@ -105,7 +105,7 @@ impl ClientDoor {
     /// Makes a ticket that stands for a credential once.
     ///
     /// # Errors
-    /// `UNAUTHENTICATED`, `LIMIT_EXCEEDED`, and `UNAVAILABLE` while the registry is away.
+    /// `UNAUTHENTICATED`, `TENANT_CLOSED`, `LIMIT_EXCEEDED`, and `UNAVAILABLE` while the registry is away.
     pub(crate) async fn issue_ticket(
         &self,
         credential: &str,
@@ -153,7 +153,11 @@ impl ClientDoor {
             });
         }
         let reach = access.reach(caller.permissions);
-        let held = self.enter(&caller, knock.streams)?;
+        // A name of no method is in front of a request whose method is counted.
+        let held = match access {
+            MethodAccess::Caller => None,
+            _ => self.enter(&caller, knock.streams)?,
+        };
         Ok(Admission {
             principal: caller.principal.clone(),
             key_id: caller.subject.key_id(),
@@ -164,7 +168,7 @@ impl ClientDoor {
     }
 
     /// Counts a call where the tenant has limits.
-    fn enter(&self, caller: &Caller, is_stream: bool) -> Result<Held, Refused> {
+    fn enter(&self, caller: &Caller, is_stream: bool) -> Result<CallGuard, Refused> {
         let Some(limits) = caller.limits else {
             return Ok(None);
         };
@@ -197,6 +201,7 @@ impl ClientDoor {
             let end = ended.await;
             let status = match end {
                 End::Unproven => refusal::unauthenticated(),
+                End::Closed => tenancy::closed(caller.principal.tenant()).into_status(),
                 End::Unknown => refusal::registry_away(),
                 End::Denied => refusal::denied(&caller.principal, &caller.roles, access, &method),
             };

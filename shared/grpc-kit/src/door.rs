@@ -57,11 +57,11 @@ pub struct Admission {
     /// `None` for a caller that may have it for ever. It is polled only where the handler has to wait.
     pub ended: Option<BoxFuture<'static, Status>>,
     /// A value that is kept until the call is over, and dropped then.
-    pub held: Held,
+    pub held: CallGuard,
 }
 
 /// A value that is kept until a call is over; `None` for nothing.
-pub type Held = Option<Box<dyn Any + Send + Sync>>;
+pub type CallGuard = Option<Box<dyn Any + Send + Sync>>;
 
 impl fmt::Debug for Admission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -47,7 +47,7 @@ pub mod transport;
 mod windows;
 
 pub use call::CallContext;
-pub use door::{Admission, Door, Held, Knock};
+pub use door::{Admission, CallGuard, Door, Knock};
 pub use drain::{Drain, Shutdown, ShutdownHandle};
 pub use failure::{Failure, internal, may_have_arrived, metadata, reason, retry_after, violations};
 pub use health::{Health, check_health, check_liveness};

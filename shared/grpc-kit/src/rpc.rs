@@ -30,7 +30,7 @@ use tower::Service;
 use tracing::Instrument;
 
 use crate::{
-    CallContext, Drain, Failure, Held, Services, call, deadline,
+    CallContext, CallGuard, Drain, Failure, Services, call, deadline,
     door::{self, Admission, Door, Knock},
     failure,
     methods::{Method, Methods},
@@ -124,7 +124,7 @@ struct Admitted {
     streams: bool,
     infrastructure: bool,
     permits: Vec<OwnedSemaphorePermit>,
-    held: Held,
+    held: CallGuard,
     /// Ends a call or a stream whose caller may no longer have it.
     ended: Option<BoxFuture<'static, Status>>,
 }

@@ -52,7 +52,7 @@ impl Callers {
     /// Returns the caller whom a credential proves; an empty one proves a caller while no key exists.
     ///
     /// # Errors
-    /// `UNAUTHENTICATED`; `UNAVAILABLE` while the registry is away.
+    /// `UNAUTHENTICATED`; `TENANT_CLOSED`; `UNAVAILABLE` while the registry is away.
     pub(super) async fn resolve(&self, credential: &str) -> Result<Arc<Caller>, Status> {
         if credential.is_empty() {
             return self.registry.resolve(credential).await.map(Arc::new);
@@ -78,7 +78,7 @@ impl Callers {
     /// Uses up a ticket, and returns its caller for as long as it is held; `None` while no key exists.
     ///
     /// # Errors
-    /// `UNAUTHENTICATED`; `UNAVAILABLE` while the registry is away.
+    /// `UNAUTHENTICATED`; `TENANT_CLOSED`; `UNAVAILABLE` while the registry is away.
     pub(super) async fn hold(&self, ticket: &str) -> Result<Option<HeldCaller>, Status> {
         let caller = self.registry.resolve(ticket).await?;
         Ok(match caller.subject {

@@ -67,7 +67,7 @@ impl Registry {
     /// Returns the caller whom a credential proves; an empty one proves a caller while no key exists.
     ///
     /// # Errors
-    /// `UNAUTHENTICATED`; `UNAVAILABLE` while the registry is away.
+    /// `UNAUTHENTICATED`; `TENANT_CLOSED`; `UNAVAILABLE` while the registry is away.
     pub(super) async fn resolve(&self, credential: &str) -> Result<Caller, Status> {
         let request = proto::ResolveCredentialRequest {
             credential: credential.to_owned(),
@@ -86,7 +86,7 @@ impl Registry {
     /// Returns a caller with its present rights.
     ///
     /// # Errors
-    /// `UNAUTHENTICATED`; `UNAVAILABLE` while the registry is away.
+    /// `UNAUTHENTICATED`; `TENANT_CLOSED`; `UNAVAILABLE` while the registry is away.
     pub(super) async fn renew(&self, subject: &Subject) -> Result<Caller, Status> {
         let Subject::Key { principal, key_id } = subject else {
             return self.resolve("").await;
@@ -104,7 +104,7 @@ impl Registry {
     /// Returns the token of a login by a key.
     ///
     /// # Errors
-    /// `UNAUTHENTICATED`; `UNAVAILABLE` while the registry is away.
+    /// `UNAUTHENTICATED`; `TENANT_CLOSED`; `UNAVAILABLE` while the registry is away.
     pub(super) async fn login(&self, key: &str) -> Result<proto::LoginResponse, Status> {
         let request = proto::LoginRequest {
             key: short(key).to_owned(),
@@ -117,8 +117,8 @@ impl Registry {
     /// Returns a ticket that stands for a credential once.
     ///
     /// # Errors
-    /// `UNAUTHENTICATED`; `LIMIT_EXCEEDED` while too many tickets are open; `UNAVAILABLE` while the registry
-    /// is away.
+    /// `UNAUTHENTICATED`; `TENANT_CLOSED`; `LIMIT_EXCEEDED` while too many tickets are open; `UNAVAILABLE` while
+    /// the registry is away.
     pub(super) async fn issue_ticket(
         &self,
         credential: &str,

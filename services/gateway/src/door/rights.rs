@@ -43,7 +43,7 @@ fn bit(permission: Permission) -> u16 {
 pub(crate) enum MethodAccess {
     /// Every client, without a credential.
     Public,
-    /// Each caller whom a credential proves.
+    /// Each caller whom a credential proves: for a name that is no method of the contract.
     Caller,
     /// A caller with the permission.
     With(Permission),

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use contracts::tavern::common::v1::ErrorReason;
 use core_types::Reach;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -51,6 +52,8 @@ enum Standing {
 pub(super) enum End {
     /// The credential proves no one any more.
     Unproven,
+    /// The tenant of the caller is closed.
+    Closed,
     /// The caller lacks the permission now.
     Denied,
     /// The registry has been away for too long.
@@ -137,13 +140,11 @@ impl Standings {
                 }
                 // It is no more the caller that it was before the first key.
                 Ok(_) => (Some(Standing::Lost(End::Unproven)), PAUSE),
-                Err(status)
-                    if matches!(
-                        status.code(),
-                        Code::Unauthenticated | Code::FailedPrecondition
-                    ) =>
-                {
+                Err(status) if status.code() == Code::Unauthenticated => {
                     (Some(Standing::Lost(End::Unproven)), PAUSE)
+                }
+                Err(status) if grpc_kit::reason(&status) == Some(ErrorReason::TenantClosed) => {
+                    (Some(Standing::Lost(End::Closed)), PAUSE)
                 }
                 // While the registry is away, it makes no first key.
                 Err(_) if *subject == Subject::Open => (None, PAUSE),

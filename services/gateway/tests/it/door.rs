@@ -10,7 +10,7 @@ use contracts::tavern::agent::v1::profile_service_client::ProfileServiceClient;
 use contracts::tavern::agent::v1::profile_service_server::ProfileServiceServer;
 use contracts::tavern::common::v1::ErrorReason;
 use contracts::tavern::registry::v1::identity_service_client::IdentityServiceClient;
-use contracts::tavern::registry::v1::{CreateKeyRequest, ResolveCredentialRequest};
+use contracts::tavern::registry::v1::{CreateKeyRequest, DoorLimits, ResolveCredentialRequest};
 use contracts::tavern::run::v1::WatchRunRequest;
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::run::v1::run_service_server::RunServiceServer;
@@ -279,4 +279,79 @@ async fn a_stream_of_before_the_first_key_ends_with_it() {
     guarded.identities.key("ada", Role::Admin);
     let status = stream.message().await.unwrap_err();
     assert_eq!(reason(&status), Some(ErrorReason::Unauthenticated));
+}
+
+#[tokio::test]
+async fn an_open_stream_ends_with_its_tenant() {
+    let guarded = Guarded::start().await;
+    let key = guarded.identities.key("ada", Role::Viewer);
+    let [way, _] = guarded.ways(Some(&key));
+    let mut stream = watch(way).await.unwrap();
+    guarded.identities.close();
+    let status = stream.message().await.unwrap_err();
+    assert_eq!(reason(&status), Some(ErrorReason::TenantClosed));
+    assert_eq!(grpc_kit::metadata(&status)["tenant"], "default");
+}
+
+/// Returns the limit of the tenant that refuses a call.
+fn limit_of(status: &Status) -> String {
+    assert_eq!(reason(status), Some(ErrorReason::TenantLimit), "{status:?}");
+    grpc_kit::metadata(status)["limit"].clone()
+}
+
+#[tokio::test]
+async fn a_call_beyond_those_of_a_second_is_refused() {
+    let guarded = Guarded::start().await;
+    guarded.identities.set_limits(DoorLimits {
+        calls_per_second: 1,
+        streams: 0,
+    });
+    let key = guarded.identities.key("ada", Role::Viewer);
+    let [way, _] = guarded.ways(Some(&key));
+    list(way.clone()).await.unwrap();
+    // On a machine that stands still between calls, each has its second.
+    let mut further = 0..1_000;
+    let refused = loop {
+        further.next().expect("a call is refused");
+        if let Err(refused) = list(way.clone()).await {
+            break refused;
+        }
+    };
+    assert_eq!(limit_of(&refused), "calls_per_second");
+}
+
+#[tokio::test]
+async fn a_stream_beyond_the_open_ones_of_a_tenant_is_refused_until_another_ends() {
+    let guarded = Guarded::start().await;
+    guarded.identities.set_limits(DoorLimits {
+        calls_per_second: 0,
+        streams: 1,
+    });
+    let key = guarded.identities.key("ada", Role::Viewer);
+    let [way, _] = guarded.ways(Some(&key));
+    let open = watch(way.clone()).await.unwrap();
+    let refused = watch(way.clone()).await.unwrap_err();
+    assert_eq!(limit_of(&refused), "streams");
+    list(way.clone()).await.unwrap();
+    drop(open);
+    while let Err(refused) = watch(way.clone()).await {
+        assert_eq!(limit_of(&refused), "streams");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_request_whose_method_is_in_its_body_is_one_call() {
+    let guarded = Guarded::start().await;
+    guarded.identities.set_limits(DoorLimits {
+        calls_per_second: 1,
+        streams: 0,
+    });
+    let key = guarded.identities.key("ada", Role::Viewer);
+    let headers = format!(
+        "authorization: Bearer {key}\r\na2a-version: 1.0\r\ncontent-type: application/json\r\n"
+    );
+    let body = br#"{"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "t"}}"#;
+    let answer = guarded.send("POST", "/a2a", &headers, body).await;
+    assert_eq!(answer.json()["error"], serde_json::Value::Null);
 }

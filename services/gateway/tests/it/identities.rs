@@ -8,6 +8,7 @@ use contracts::tavern::registry::v1 as proto;
 use contracts::tavern::registry::v1::identity_service_server::{
     IdentityService, IdentityServiceServer,
 };
+use core_types::Tenant;
 use grpc_kit::Services;
 use tonic::{Request, Response, Status};
 
@@ -21,6 +22,10 @@ struct State {
     credentials: HashMap<String, Credential>,
     roles: HashMap<String, Vec<Role>>,
     is_away: bool,
+    /// Whether the tenant is closed.
+    is_closed: bool,
+    /// The bounds that the door keeps.
+    limits: Option<proto::DoorLimits>,
     resolved: usize,
     issued: usize,
 }
@@ -63,6 +68,14 @@ impl IdentityDouble {
         self.state().is_away = is_away;
     }
 
+    pub(crate) fn close(&self) {
+        self.state().is_closed = true;
+    }
+
+    pub(crate) fn set_limits(&self, limits: proto::DoorLimits) {
+        self.state().limits = Some(limits);
+    }
+
     /// Returns the number of credentials that were resolved.
     pub(crate) fn resolved(&self) -> usize {
         self.state().resolved
@@ -93,6 +106,7 @@ impl State {
             roles: roles.iter().map(|role| role.name().to_owned()).collect(),
             permissions: permissions.map(|right| right.name().to_owned()).collect(),
             system_permissions: system_permissions(roles),
+            limits: self.limits,
             key_id: format!("{principal}1"),
             ..proto::Caller::default()
         })
@@ -156,6 +170,9 @@ impl IdentityService for IdentityDouble {
         let state = self.state();
         if state.is_away {
             return Err(Status::unavailable("the double is away"));
+        }
+        if state.is_closed {
+            return Err(tenancy::closed(Tenant::DEFAULT).into_status());
         }
         let caller = state.caller(&request.into_inner().principal);
         let caller = Some(caller.ok_or_else(refused)?);

@@ -30,7 +30,7 @@ use super::{
     frames::{Lengths, TooLong},
     span::ObservedRpc,
 };
-use crate::{Drain, Failure, Held, share::LargeMessage};
+use crate::{CallGuard, Drain, Failure, share::LargeMessage};
 
 /// The body of a request: refuses a message at its head if it is too long.
 pub(super) struct RequestBody {
@@ -103,7 +103,7 @@ pub(super) struct ResponseGuards {
     pub(super) sent: Arc<AtomicU64>,
     /// The places among the calls or streams.
     pub(super) _permits: Vec<OwnedSemaphorePermit>,
-    pub(super) _held: Held,
+    pub(super) _held: CallGuard,
 }
 
 /// The body of a response. An early end comes with trailers that state the reason.
