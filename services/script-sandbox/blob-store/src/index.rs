@@ -186,8 +186,6 @@ impl Index {
     /// Turns a reservation into a blob of exactly that size, and pins it once.
     pub(crate) fn settle(&mut self, room: &mut Reservation, digest: BlobDigest, now: SystemTime) {
         let size = room.size;
-        // An empty blob takes a block as well, which was not reserved.
-        self.charge(&room.caller, charge(size) - room.charged);
         (room.size, room.charged) = (0, 0);
         self.enter(Key::new(&room.caller, digest), size, now, 1);
     }

@@ -39,7 +39,7 @@ impl BlobStore {
         Self::open_bounded(settings, Arc::new(Unbounded))
     }
 
-    /// Does the same with bounds of tenants.
+    /// Opens the store with bounds of tenants, and counts the blobs that it holds.
     ///
     /// # Errors
     /// As [`BlobStore::open`].

@@ -1,6 +1,6 @@
 //! Interpreters that wait for a script, fully confined, each for one script only.
 //!
-//! There is an entry for each requested runtime and script path. [`Pool::take`] returns a waiting
+//! There is an entry for each requested runtime, and for each script path that a tenant has chosen. [`Pool::take`] returns a waiting
 //! interpreter if one fits the script. Otherwise the script gets an interpreter that is started for
 //! it, at any time and with the same result. [`refill`] starts new ones in the background, as many
 //! as [`crate::domain::pool_sizer::PoolSizer`] targets, within the operator's limits on number and
@@ -36,7 +36,8 @@ pub use warm_interpreter::Assignment;
 use warm_interpreter::PoolKey;
 pub use warm_interpreter::WarmInterpreter;
 
-/// The most kinds of waiting interpreters; scripts with further paths are started cold.
+/// The most kinds of waiting interpreters for paths that tenants have chosen; scripts with further paths are started
+/// cold.
 const MAX_ENTRIES: usize = 16;
 
 /// The number of scripts of an unusual path before an interpreter waits for the next one.
@@ -165,7 +166,7 @@ impl Pool {
                 tokio::spawn(warm.retire());
             }
         }
-        // One for which an interpreter is being started is needed until it is there.
+        // An entry for which an interpreter is being started is needed until it is there.
         entries.retain(|entry| entry.order.tenant != Some(tenant) || entry.starting > 0);
     }
 

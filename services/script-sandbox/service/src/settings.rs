@@ -56,7 +56,7 @@ pub struct SandboxSettings {
     /// The most memory of all waiting interpreters together. Default 256MiB.
     #[serde(with = "settings::SizeText")]
     pub warm_memory: usize,
-    /// The most scripts that wait. Beyond it a request is refused with a retry hint. Default 64.
+    /// The most scripts of a tenant that wait. Beyond it a request is refused with a retry hint. Default 64.
     pub waiting_scripts: u32,
     /// The first of 1000 user ids that scripts get when the service runs as root. They must be
     /// unused on this host. Services on one host share them out among themselves. Default 64000.

@@ -275,7 +275,7 @@ fn the_blobs_of_a_tenant_are_removed_step_by_step_and_no_others() {
     }
     let held = blobs.hold(&named(acme)[0], BlobDigest::of(b"a")).unwrap();
     assert_eq!(blobs.remove_of(acme, 2).unwrap(), 2);
-    // One that is in use stays, and is counted.
+    // A blob in use stays, and is counted.
     assert_eq!(blobs.remove_of(acme, 2).unwrap(), 1);
     assert_eq!(blobs.remove_of(acme, 2).unwrap(), 1);
     drop(held);

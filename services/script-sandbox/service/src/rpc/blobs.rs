@@ -27,6 +27,9 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(600);
 /// The most uploads and downloads in progress. Each holds a piece in memory.
 const MAX_TRANSFERS: usize = 64;
 
+/// The most uploads and downloads of a tenant that wait for the end of others.
+const MAX_WAITING: usize = 64;
+
 /// The size of a piece of a download, in bytes.
 const PIECE: usize = 256 << 10;
 
@@ -34,20 +37,14 @@ const PIECE: usize = 256 << 10;
 #[derive(Clone, Debug)]
 pub(crate) struct BlobRpc {
     sandbox: Arc<Sandbox>,
-    blobs: BlobStore,
     transfers: FairSlots,
 }
 
 impl BlobRpc {
     /// Serves the blobs of a sandbox.
     pub(crate) fn new(sandbox: Arc<Sandbox>) -> Self {
-        let transfers = FairSlots::new(MAX_TRANSFERS, 0);
-        let blobs = sandbox.blobs().clone();
-        Self {
-            sandbox,
-            blobs,
-            transfers,
-        }
+        let transfers = FairSlots::new(MAX_TRANSFERS, MAX_WAITING);
+        Self { sandbox, transfers }
     }
 
     async fn transfer(&self, tenant: Tenant) -> Result<Slot, Status> {
@@ -76,7 +73,10 @@ impl BlobService for BlobRpc {
         if !problems.is_empty() {
             return Err(invalid(below("header", problems)));
         }
-        let (size, maximum) = (header.size_bytes, self.blobs.settings().largest as u64);
+        let (size, maximum) = (
+            header.size_bytes,
+            self.sandbox.blobs().settings().largest as u64,
+        );
         if let Some(observed) = size.filter(|size| *size > maximum) {
             return Err(status(BlobError::TooLarge { maximum, observed }));
         }
@@ -116,7 +116,7 @@ impl BlobService for BlobRpc {
             return Err(invalid(problems));
         };
         let slot = self.transfer(context.tenant()).await?;
-        let blobs = self.blobs.clone();
+        let blobs = self.sandbox.blobs().clone();
         let caller = caller_of(&context, caller_id);
         let held = blocking(move || blobs.hold(&caller, digest)).await?;
         if offset_bytes > held.size() {
@@ -147,7 +147,7 @@ impl BlobService for BlobRpc {
         if !problems.is_empty() {
             return Err(invalid(problems));
         }
-        let blobs = self.blobs.clone();
+        let blobs = self.sandbox.blobs().clone();
         let caller = caller_of(&context, caller_id);
         let stats = blocking(move || {
             let stat = |digest| stat(&blobs, &caller, digest);
@@ -167,7 +167,7 @@ impl BlobRpc {
         digest: BlobDigest,
         size: Option<u64>,
     ) -> Result<Option<UploadBlobResponse>, Status> {
-        let (blobs, caller) = (self.blobs.clone(), caller.clone());
+        let (blobs, caller) = (self.sandbox.blobs().clone(), caller.clone());
         let known = blocking(move || Ok(blobs.stat(&caller, digest))).await?;
         let Some(size_bytes) = known.map(|known| known.size) else {
             return Ok(None);
@@ -189,7 +189,7 @@ impl BlobRpc {
         digest: Option<BlobDigest>,
         size: Option<u64>,
     ) -> Result<Stored, Status> {
-        let blobs = self.blobs.clone();
+        let blobs = self.sandbox.blobs().clone();
         let mut incoming = blocking(move || blobs.take(&caller)).await?;
         while let Some(message) = pieces.message().await? {
             let Some(Part::Chunk(piece)) = message.part else {

@@ -5,7 +5,8 @@
 //! driver is data of the runtime's profile; [`frames`] reads its messages.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -254,26 +255,14 @@ impl Sessions {
         })))
     }
 
-    /// Makes room below the limit that a request of `owner` has reached: ends the evictable
-    /// session that has been idle longest, of that owner or of its tenant, and waits for its end. Returns
-    /// false if there is none.
+    /// Makes room below the limit that a request of `owner` has reached: ends the evictable session that has been idle
+    /// longest, of that owner or of the tenant with most sessions, and waits for its end. Returns false if there is
+    /// none.
     pub(crate) async fn make_room(&self, limit: &str, owner: &Owner) -> bool {
-        let tenant = owner.principal().tenant();
-        let counts = |view: &SessionInfo| match limit {
-            OF_CALLER => view.owner == *owner,
-            _ => view.owner.principal().tenant() == tenant,
-        };
         loop {
-            let longest = {
-                let entries = self.lock();
-                let idle = entries.values().filter_map(|entry| {
-                    let view = entry.view.borrow();
-                    let idle = view.evictable && view.state == SessionState::Idle && counts(&view);
-                    idle.then(|| (view.idle_since, view.id.clone()))
-                });
-                idle.min()
+            let Some(id) = evictable(&self.lock(), limit, owner) else {
+                return false;
             };
-            let Some((_, id)) = longest else { return false };
             let (answer, done) = oneshot::channel();
             let command = Command::Evict;
             let ordered = self
@@ -477,6 +466,42 @@ impl Sessions {
 
 fn unknown(id: &str) -> Refusal {
     Refusal::SessionNotFound { id: id.to_owned() }
+}
+
+/// Returns the session that has been idle longest among those which may be ended for another one of `owner`: of its
+/// own ones where its own limit is reached, otherwise of the tenant with most among its own and those with more.
+fn evictable(
+    entries: &BTreeMap<String, SessionEntry>,
+    limit: &str,
+    owner: &Owner,
+) -> Option<String> {
+    let tenant = |owner: &Owner| owner.principal().tenant();
+    let mut alive: HashMap<Tenant, usize> = HashMap::new();
+    for entry in entries.values() {
+        let view = entry.view.borrow();
+        if view.end().is_none() {
+            *alive.entry(tenant(&view.owner)).or_default() += 1;
+        }
+    }
+    let count = |owner: &Owner| alive.get(&tenant(owner)).copied().unwrap_or_default();
+    let idle = entries.values().filter_map(|entry| {
+        let view = entry.view.borrow();
+        let has_more = || count(&view.owner) > count(owner);
+        let counts = match limit {
+            OF_CALLER => view.owner == *owner,
+            _ => tenant(&view.owner) == tenant(owner) || has_more(),
+        };
+        let is_idle = view.evictable && view.state == SessionState::Idle;
+        let place = || {
+            (
+                Reverse(count(&view.owner)),
+                view.idle_since,
+                view.id.clone(),
+            )
+        };
+        (is_idle && counts).then(place)
+    });
+    idle.min().map(|(_, _, id)| id)
 }
 
 /// Counts the sessions of one owner, or of all, that have not ended.

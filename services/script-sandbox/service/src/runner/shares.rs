@@ -66,7 +66,7 @@ impl Shares {
     /// Checks whether a tenant has seconds left in the present day.
     ///
     /// # Errors
-    /// It has none.
+    /// The tenant has none.
     pub(crate) fn check_seconds(&self, tenant: Tenant) -> Result<(), LimitReached> {
         self.tenants.check_of_day(tenant, Quantity::SandboxSeconds)
     }

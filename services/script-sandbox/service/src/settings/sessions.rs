@@ -8,7 +8,8 @@ use settings::Problems;
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SessionSettings {
-    /// The most sessions that live at once. One more replaces an evictable idle one of the same tenant, or is refused.
+    /// The most sessions that live at once. One more replaces an evictable idle one of the tenant with most, or of its
+    /// own, or is refused.
     /// They do not count in `concurrent_scripts`. 0: none. Default 16.
     pub maximum: u32,
     /// The most sessions of one caller at once. One more replaces an evictable idle session of the

@@ -9,7 +9,9 @@ use contracts::tavern::{
         blob_service_client::BlobServiceClient, upload_blob_request::Part,
     },
 };
+use core_types::{CallPath, Principal};
 use futures::StreamExt as _;
+use grpc_kit::CallContext;
 use script_sandbox::SandboxSettings;
 use tokio::task::JoinSet;
 use tonic::{Code, Request};
@@ -70,9 +72,9 @@ fn e94_a_caller_that_stops_waiting_leaves_the_queue() {
 }
 
 #[test]
-fn a_transfer_beyond_the_bound_is_refused_and_can_be_retried() {
-    /// The most that the service allows.
-    const TRANSFERS: usize = 64;
+fn a_transfer_beyond_the_queue_of_a_tenant_is_refused_and_one_of_another_waits() {
+    /// The most transfers that the service allows, and the most of a tenant that wait.
+    const TRANSFERS: usize = 64 + 64;
     as_every_user(async || {
         let sandbox = script_sandbox::build(SandboxSettings::default())
             .await
@@ -82,32 +84,32 @@ fn a_transfer_beyond_the_bound_is_refused_and_can_be_retried() {
         let header = UploadBlobRequest {
             part: Some(Part::Header(UploadBlobHeader::default())),
         };
-        let download = async || {
-            let request = DownloadBlobRequest {
-                sha256: "0".repeat(64),
-                ..DownloadBlobRequest::default()
-            };
-            blobs.clone().download_blob(request).await.err().unwrap()
+        let download = || DownloadBlobRequest {
+            sha256: "0".repeat(64),
+            ..DownloadBlobRequest::default()
         };
-        // Uploads that never end, begun again where a download has taken the last place.
+        // Uploads that never end.
         let mut endless = JoinSet::new();
-        for _ in 0..TRANSFERS {
-            let (mut blobs, header) = (blobs.clone(), header.clone());
-            endless.spawn(async move {
-                let begun =
-                    || futures::stream::iter([header.clone()]).chain(futures::stream::pending());
-                while blobs.upload_blob(begun()).await.is_err() {}
-            });
+        for _ in 0..=TRANSFERS {
+            let mut blobs = blobs.clone();
+            let begun = futures::stream::iter([header.clone()]).chain(futures::stream::pending());
+            endless.spawn(async move { blobs.upload_blob(begun).await.unwrap_err() });
         }
-        let refused = loop {
-            let status = download().await;
-            if status.code() != Code::NotFound {
-                break status;
-            }
-        };
+        let refused = endless.join_next().await.unwrap().unwrap();
         expect_refusal(&refused, Code::ResourceExhausted, ErrorReason::Overloaded);
         assert!(grpc_kit::retry_after(&refused).is_some());
+        let refused = blobs.clone().download_blob(download()).await.err().unwrap();
+        expect_refusal(&refused, Code::ResourceExhausted, ErrorReason::Overloaded);
+
+        let acme = Principal::new("acme/bob").unwrap();
+        let acme = CallContext::new(acme, CallPath::default());
+        let mut of_acme = BlobServiceClient::new(grpc_kit::local(&services).with(&acme));
+        let waiting = tokio::spawn(async move { of_acme.download_blob(download()).await });
+        tokio::task::yield_now().await;
         endless.shutdown().await;
-        while download().await.code() != Code::NotFound {}
+        let answered = waiting.await.unwrap().err().unwrap();
+        assert_eq!(answered.code(), Code::NotFound, "{answered:?}");
+        let own = blobs.clone().download_blob(download()).await;
+        assert_eq!(own.err().unwrap().code(), Code::NotFound);
     });
 }

@@ -25,8 +25,12 @@ pub(crate) struct Caller {
 }
 
 pub(crate) async fn sandbox() -> Services {
+    sandbox_with(SandboxSettings::default()).await
+}
+
+pub(crate) async fn sandbox_with(settings: SandboxSettings) -> Services {
     crate::audit::listen();
-    let sandbox = script_sandbox::build(SandboxSettings::default());
+    let sandbox = script_sandbox::build(settings);
     script_sandbox::services(sandbox.await.unwrap())
 }
 
@@ -95,6 +99,17 @@ impl Caller {
             .create_session(request)
             .await
             .map(drop)
+    }
+
+    /// Makes a session that may be ended for another one.
+    pub(crate) async fn evictable(&self) -> Result<Session, Status> {
+        let request = CreateSessionRequest {
+            runtime: "python3".to_owned(),
+            evictable: true,
+            ..CreateSessionRequest::default()
+        };
+        let created = self.sessions.clone().create_session(request).await?;
+        Ok(created.into_inner().session.unwrap())
     }
 
     /// Runs a cell to its end.

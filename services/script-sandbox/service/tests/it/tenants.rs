@@ -11,8 +11,10 @@ use contracts::tavern::{
 use grpc_kit::Services;
 use tonic::{Code, Status};
 
+use script_sandbox::{SandboxSettings, settings::SessionSettings};
+
 use crate::{
-    principals::{Caller, by, sandbox},
+    principals::{Caller, by, sandbox, sandbox_with},
     support::{expect_output, expect_refusal, marker, processes_with, python, request},
 };
 
@@ -228,4 +230,32 @@ async fn a_removed_tenant_leaves_nothing_and_another_keeps_everything() {
     let alive = callers[1].get(&session).await.unwrap();
     assert_eq!(alive.state(), SessionState::Idle);
     call.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_that_has_taken_every_session_gives_an_idle_one_to_another() {
+    let services = sandbox_with(SandboxSettings {
+        sessions: SessionSettings {
+            maximum: 3,
+            ..SessionSettings::default()
+        },
+        ..SandboxSettings::default()
+    });
+    let services = services.await;
+    let [bob, kim, ada] = ["acme/bob", "beta/kim", "ada"].map(|name| by(&services, name));
+    let first = bob.evictable().await.unwrap();
+    let of_kim = kim.evictable().await.unwrap();
+    let second = bob.evictable().await.unwrap();
+    let of_ada = ada.evictable().await.unwrap();
+    let state = async |caller: &Caller, session| caller.get(session).await.unwrap().state();
+    assert_eq!(state(&bob, &first).await, SessionState::Ended);
+    for (caller, session) in [(&bob, &second), (&kim, &of_kim), (&ada, &of_ada)] {
+        assert_eq!(state(caller, session).await, SessionState::Idle);
+    }
+    // No other has more, so that its own one goes.
+    bob.evictable().await.unwrap();
+    assert_eq!(state(&bob, &second).await, SessionState::Ended);
+    for (caller, session) in [(&kim, &of_kim), (&ada, &of_ada)] {
+        assert_eq!(state(caller, session).await, SessionState::Idle);
+    }
 }

@@ -33,7 +33,7 @@ impl Sandbox {
     /// Checks whether the tenant of a session may run a cell.
     ///
     /// # Errors
-    /// It has no seconds left in the present day, or is closed.
+    /// The tenant has no seconds left in the present day, or is closed.
     pub(crate) fn admit_cell(&self, session: &SessionInfo) -> Result<(), Refusal> {
         let tenant = session.owner.principal().tenant();
         self.still_serves(tenant)?;
