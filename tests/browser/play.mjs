@@ -84,8 +84,8 @@ try {
       if (field) assert.ok(answer[field].length > 0, `${kind}: ${path}`);
     }
 
-    const of_none = { conversationId: "none", profileId: "none" };
-    const stateless = await refusal(kind, "tavern.agent.v1.StateService/ListPrivateStateVersions", of_none);
+    const ofNone = { conversationId: "none", profileId: "none" };
+    const stateless = await refusal(kind, "tavern.agent.v1.StateService/ListPrivateStateVersions", ofNone);
     assert.equal(stateless.code, 5, `${kind}: ${JSON.stringify(stateless)}`);
 
     // An error has its code, its words and its details.

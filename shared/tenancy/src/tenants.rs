@@ -248,19 +248,12 @@ pub fn is_of_day(quantity: Quantity) -> bool {
     OF_DAY.contains(&quantity)
 }
 
-/// Returns the name of a quantity, in the words of the command line.
-pub fn name_of(quantity: Quantity) -> String {
-    let name = quantity.as_str_name();
-    let name = name.strip_prefix("TENANT_QUANTITY_").unwrap_or(name);
-    name.to_lowercase()
-}
-
 /// A limit of a tenant that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the limit `{}` of the tenant is reached, which is {maximum}; wait, or ask the operator of the installation for \
      more",
-    name_of(*.quantity)
+    .quantity.name()
 )]
 pub struct LimitReached {
     /// The quantity.
@@ -273,7 +266,7 @@ impl From<LimitReached> for Failure {
     fn from(reached: LimitReached) -> Self {
         let (code, reason) = (Code::ResourceExhausted, ErrorReason::TenantLimit);
         Self::new(code, reason, reached.to_string())
-            .metadata("limit", name_of(reached.quantity))
+            .metadata("limit", reached.quantity.name())
             .metadata("maximum", reached.maximum.to_string())
             .retry_after(RETRY)
     }

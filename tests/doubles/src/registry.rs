@@ -26,7 +26,10 @@ use prost::Message;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
-use tool_domain::identity::{Account, ToolRights, accounts::Regain};
+use tool_domain::identity::{
+    Account, ToolRights,
+    accounts::{Authority, Regain},
+};
 use tool_registry::{RegistrySettings, ToolRegistry};
 use workflow_execution::{WorkflowExecution, WorkflowSettings};
 
@@ -145,7 +148,9 @@ impl TestRegistry {
         let first = identities.bootstrap(&root, 1, Regain::Never).await;
         first.unwrap();
         let roles = vec!["invoker".to_owned()];
-        let made = identities.create_key(&principal, &roles, &[], 1).await;
+        let made = identities
+            .create_key((&principal, Authority::Installation), &roles, &[], 1)
+            .await;
         made.unwrap();
         let tools = ToolRights {
             denied: vec![denied.to_owned()],
@@ -156,7 +161,10 @@ impl TestRegistry {
             tools,
             ..Account::new(principal, Timestamp::default())
         };
-        identities.put(account, false, false).await.unwrap();
+        identities
+            .put(account, (None, Authority::Tenant), false)
+            .await
+            .unwrap();
     }
 
     /// Returns the way to the registry, and where it is real to workflow-execution and its runs too. From

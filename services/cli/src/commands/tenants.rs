@@ -31,7 +31,7 @@ pub enum Command {
         /// The name.
         name: String,
     },
-    /// Set weight and limits; those that are not given stay. They are in force within 2 s.
+    /// Set weight and limits; those that are not given stay. They are in force within 5 s.
     Set {
         /// The name.
         name: String,
@@ -61,10 +61,10 @@ pub struct Values {
     /// The most runs that wait for a place.
     #[arg(long, value_name = "N", value_parser = bounds)]
     max_queued_runs: Option<Bounds>,
-    /// The most calls of clients in a second.
+    /// The most calls of clients in a second; without `SOFT`, and its use is not shown.
     #[arg(long, value_name = "N", value_parser = bounds)]
     max_calls_per_second: Option<Bounds>,
-    /// The most open streams of clients.
+    /// The most open streams of clients; without `SOFT`, and its use is not shown.
     #[arg(long, value_name = "N", value_parser = bounds)]
     max_streams: Option<Bounds>,
     /// The most scripts and sessions in the sandbox at once.
@@ -173,10 +173,14 @@ impl Command {
                 };
                 let updated = tenants.update_tenant(request).await;
                 let updated = updated.map_err(refused)?.into_inner();
-                show(updated.tenant, &[], remote.json)?;
-                for over in &updated.over {
-                    let (quantity, amount) = (name_of(over.quantity), over.used);
-                    print(&format!("{quantity} is over its limit by {amount}\n"));
+                if remote.json {
+                    json::print_line(&updated)?;
+                } else {
+                    show(updated.tenant, &[], false)?;
+                    for over in &updated.over {
+                        let (quantity, amount) = (name_of(over.quantity), over.used);
+                        print(&format!("{quantity} is over its limit by {amount}\n"));
+                    }
                 }
             }
             Self::Close {
@@ -220,9 +224,7 @@ fn state(tenant: &Tenant) -> String {
 /// Returns the name of a quantity as the options of the commands have it.
 fn name_of(quantity: i32) -> String {
     let quantity = TenantQuantity::try_from(quantity).unwrap_or_default();
-    let name = quantity.as_str_name();
-    let name = name.strip_prefix("TENANT_QUANTITY_").unwrap_or(name);
-    name.to_lowercase().replace('_', "-")
+    quantity.name().replace('_', "-")
 }
 
 fn limit_in_words(limit: &TenantLimit) -> String {

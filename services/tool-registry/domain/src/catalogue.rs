@@ -1,6 +1,6 @@
 //! All tools that have a definition, found by id, alias or display name.
 //!
-//! A catalogue never changes: a registration makes a new one. Tools of workflows and node types are
+//! A catalogue in use never changes: a registration makes a new one. Tools of workflows and node types are
 //! not in here, because the workflow service owns them.
 
 use call_outcome::Violation;
@@ -53,6 +53,16 @@ impl Catalogue {
         definition: Definition,
         origin: Origin,
     ) -> Result<(Self, Arc<Tool>), AddError> {
+        let mut next = self.clone();
+        let tool = next.add(definition, origin)?;
+        Ok((next, tool))
+    }
+
+    /// Adds a tool, or replaces one of the same origin, and returns it: for a catalogue that is being made.
+    ///
+    /// # Errors
+    /// [`AddError`] if the id is taken or the definition does not work; the catalogue is unchanged then.
+    pub fn add(&mut self, definition: Definition, origin: Origin) -> Result<Arc<Tool>, AddError> {
         let id = definition.id.to_string();
         let earlier = self.by_id.get(&id);
         if let Some(earlier) = earlier.filter(|earlier| *earlier.origin() != origin) {
@@ -67,18 +77,13 @@ impl Catalogue {
         };
         let tool =
             Arc::new(Tool::new(definition, origin, alias.clone()).map_err(AddError::Invalid)?);
-        let mut next = self.clone();
-        if let Some(other) = next
-            .by_alias
-            .get(&alias)
-            .filter(|other| **other != id)
-            .cloned()
-        {
-            next.give_up_alias(&other);
+        let other = self.by_alias.get(&alias).filter(|other| **other != id);
+        if let Some(other) = other.cloned() {
+            self.give_up_alias(&other);
         }
-        next.by_id.insert(id.clone(), Arc::clone(&tool));
-        next.by_alias.insert(alias, id);
-        Ok((next, tool))
+        self.by_id.insert(id.clone(), Arc::clone(&tool));
+        self.by_alias.insert(alias, id);
+        Ok(tool)
     }
 
     /// Returns the catalogue without the tool of this id.

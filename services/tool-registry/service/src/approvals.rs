@@ -32,7 +32,7 @@ pub use policy::{Approver, Policy, PolicyError};
 
 /// The most approvals of a tenant that wait at once.
 const MAX_PENDING: i64 = 1_000;
-/// The most tenants for which changes are awaited without a change or a follower.
+/// The most tenants that are in memory without a change or a follower of their approvals.
 const MAX_TENANTS: usize = 256;
 /// The most changes that a follower may lag behind before it reads the pending approvals again.
 const CHANGES: usize = 256;

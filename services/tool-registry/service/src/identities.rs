@@ -88,7 +88,7 @@ pub enum NotProven {
 pub(crate) enum NoTicket {
     /// The credential is refused.
     NotProven(NotProven),
-    /// So many tickets are open, of all keys or of the key.
+    /// So many tickets are open: of the key, of its tenant or of all.
     TooMany {
         /// The number.
         maximum: usize,
@@ -257,16 +257,10 @@ impl Identities {
         let proof = self.proof_of_key_or_token(&accounts, credential, now);
         let proof = proof.ok_or(NoTicket::NotProven(NotProven::Credential))?;
         let caller = self.caller(&accounts, &proof, now);
-        caller.map_err(NoTicket::NotProven)?;
-        let ticket = self.inner.tickets.open(proof, now);
+        let caller = caller.map_err(NoTicket::NotProven)?;
+        let tenant = caller.rights.principal().map(Principal::tenant);
+        let ticket = self.inner.tickets.open(proof, tenant, now);
         ticket.map_err(|maximum| NoTicket::TooMany { maximum })
-    }
-
-    /// Returns the roles that a principal has in the tenant `system` beside those of its tenant.
-    pub(crate) fn system_roles(&self, principal: &Principal) -> Vec<String> {
-        let accounts = self.accounts();
-        let account = accounts.get(principal);
-        account.map_or(Vec::new(), |account| account.system_roles.clone())
     }
 
     /// Returns every principal of a tenant in the order of the names.

@@ -1,10 +1,7 @@
 //! The service put together.
 
 use call_outcome::Violation;
-use std::{
-    path::Path,
-    sync::{Arc, OnceLock},
-};
+use std::{path::Path, sync::Arc};
 
 use contracts::tavern::registry::v1::{
     approval_service_server::ApprovalServiceServer, call_service_server::CallServiceServer,
@@ -18,7 +15,7 @@ use run_events::{Neighbours, RetentionSettings, Runs};
 use run_log::RunLogs;
 use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
 use tenancy::TenantSync;
-use tokio::task::AbortHandle;
+use tokio::{sync::OnceCell, task::AbortHandle};
 use tonic::Status;
 use tool_domain::{
     catalogue::{AddError, Catalogue},
@@ -72,7 +69,7 @@ pub struct ToolRegistry {
     neighbours: Neighbours,
     /// The services that have data of tenants, this one included.
     tenant_services: Vec<Transport>,
-    exchange: OnceLock<AbortHandle>,
+    exchange: OnceCell<AbortHandle>,
     agent: Transport,
     store: Arc<dyn DocumentStore>,
     workspaces: Workspaces,
@@ -178,7 +175,7 @@ pub async fn build_with(
         retention: settings.retention,
         neighbours,
         tenant_services,
-        exchange: OnceLock::new(),
+        exchange: OnceCell::new(),
         agent,
         store,
         workspaces,
@@ -243,16 +240,9 @@ impl ToolRegistry {
     pub async fn recover(&self) -> Result<(), Status> {
         let (resumed, settled) = (self.invocations.resume().await, self.calls.recover().await);
         let (resumed, settled) = (resumed?, settled?);
-        let (runs, calls) = (
-            self.invocations.runs(),
-            (self.calls.ledger(), &self.approvals),
-        );
-        let (identities, services) = (self.identities.clone(), self.tenant_services.clone());
-        let exchange = TenantExchange::new(identities, services);
-        // A second start of the same registry exchanges already.
-        let _ = self.exchange.set(exchange.begin().await.abort_handle());
-        let (neighbours, agent) = (self.neighbours.clone(), self.agent.clone());
-        retention::begin(self.retention, runs, calls, neighbours, agent);
+        self.exchange
+            .get_or_init(|| self.begin_endless_work())
+            .await;
         if resumed + settled > 0 {
             tracing::info!(
                 resumed,
@@ -261,6 +251,18 @@ impl ToolRegistry {
             );
         }
         Ok(())
+    }
+
+    /// Begins the work that lasts as long as the registry: the exchange of tenants, which it returns, and retention.
+    async fn begin_endless_work(&self) -> AbortHandle {
+        let (identities, services) = (self.identities.clone(), self.tenant_services.clone());
+        let exchange = TenantExchange::new(identities, services);
+        let exchange = exchange.begin().await.abort_handle();
+        let calls = (self.calls.ledger(), &self.approvals);
+        let (neighbours, agent) = (self.neighbours.clone(), self.agent.clone());
+        let runs = self.invocations.runs();
+        retention::begin(self.retention, runs, calls, neighbours, agent);
+        exchange
     }
 
     /// Returns the plugins that were skipped when they were loaded, and the reasons.
@@ -378,10 +380,9 @@ fn first_catalogue(plugins: &mut Plugins) -> Catalogue {
         .into_iter()
         .chain(handles::definitions())
     {
-        let (next, _) = catalogue
-            .with(definition, Origin::Builtin)
+        catalogue
+            .add(definition, Origin::Builtin)
             .expect("the platform's own definitions are tested");
-        catalogue = next;
     }
     for plugin in &plugins.loaded {
         let name = plugin.manifest.name.to_string();
@@ -399,11 +400,8 @@ fn first_catalogue(plugins: &mut Plugins) -> Catalogue {
             for found in &tool.diagnostics {
                 tracing::warn!(plugin = name, tool = %id, code = found.code, message = found.message, "a tool definition has a problem");
             }
-            match catalogue.with(tool.clone(), Origin::Plugin(name.clone())) {
-                Ok((next, _)) => {
-                    catalogue = next;
-                    tools += 1;
-                }
+            match catalogue.add(tool.clone(), Origin::Plugin(name.clone())) {
+                Ok(_) => tools += 1,
                 Err(reason) => plugins.skipped.push(Skipped {
                     directory: plugin.directory.clone(),
                     violations: left_out(id.as_str(), reason),

@@ -36,8 +36,8 @@ pub struct RegistrySettings {
     /// The address of agent-runtime, for the tools on private states. Default:
     /// http://127.0.0.1:7405.
     pub agent: ClientSettings,
-    /// Hosts beyond loopback on which `PutBackend` may add a gRPC server, each as `host` or
-    /// `host:port`. Default: none.
+    /// Hosts on which `PutBackend` may add a gRPC server, each as `host` or `host:port`, beside loopback for the
+    /// tenants `default` and `system`. They are for all tenants. Default: none.
     pub backend_hosts: Vec<String>,
     /// The limits of the workspace of a conversation.
     pub workspace: WorkspaceLimits,

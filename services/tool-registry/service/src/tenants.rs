@@ -167,7 +167,7 @@ impl Tenants {
                 if used >= bounds.soft && is_new {
                     warned.insert(key, now);
                     let limit = TenantQuantity::try_from(*quantity).unwrap_or_default();
-                    let limit = tenancy::tenants::name_of(limit);
+                    let limit = limit.name();
                     let (soft, hard) = (bounds.soft, bounds.hard);
                     tracing::warn!(tenant = %tenant.name, limit, used, soft, hard, "a tenant nears a limit");
                 }

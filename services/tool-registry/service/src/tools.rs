@@ -14,11 +14,7 @@ use core_types::{Clock, PerTenant, Tenant};
 use documents::DocumentStore;
 use grpc_kit::CallContext;
 use tonic::Status;
-use tool_domain::{
-    availability::WorkflowTools,
-    catalogue::{Catalogue, Reading},
-    tool::Tool,
-};
+use tool_domain::{availability::WorkflowTools, catalogue::Catalogue, tool::Tool};
 
 use crate::{
     dispatch::{backend::Backends, runs::ChildRuns},
@@ -29,6 +25,7 @@ use view::ToolsOfTenant;
 pub use backends::PutBackend;
 pub use change::{Change, ChangeError};
 pub use put::PutTool;
+pub(crate) use view::ToolView;
 
 /// The most tenants whose tools are in memory without being in use.
 const MAX_TENANTS: usize = 256;
@@ -162,18 +159,7 @@ impl Tools {
     /// # Errors
     /// [`Missing`] is the reason.
     pub async fn find(&self, tenant: Tenant, written: &str) -> Result<Arc<Tool>, Missing> {
-        let view = self.view(tenant).await?;
-        let name = match view.catalogue.read(written) {
-            Reading::Tool(tool) => return view.complete(tool).await,
-            Reading::Derived(name) => name,
-        };
-        let names = match view.find_derived(&name).await? {
-            view::DerivedTool::Tool(tool) => return Ok(tool),
-            view::DerivedTool::Nothing { names } => names,
-        };
-        let names = names.iter().map(String::as_str);
-        let suggestions = view.catalogue.nearest(written, names);
-        Err(Missing::Unknown { suggestions })
+        self.view(tenant).await?.find(written).await
     }
 
     /// Returns the tools from which the models of a workflow may choose.

@@ -1,6 +1,6 @@
-//! Roles, and the names of permissions.
+//! Roles, and the names of permissions and of quantities of tenants.
 
-use crate::tavern::access::v1::Permission;
+use crate::tavern::{access::v1::Permission, tenant::v1::TenantQuantity};
 
 /// A role of a principal: a set of permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -57,6 +57,24 @@ impl Role {
             Self::Approver => &[Read, Approve],
             Self::Operator => &[Read, Invoke, Operate],
             Self::Admin => &Permission::OF_CLIENTS,
+        }
+    }
+}
+
+impl TenantQuantity {
+    /// Returns the name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unspecified => "unspecified",
+            Self::OpenRuns => "open_runs",
+            Self::QueuedRuns => "queued_runs",
+            Self::CallsPerSecond => "calls_per_second",
+            Self::Streams => "streams",
+            Self::SandboxSlots => "sandbox_slots",
+            Self::SandboxSeconds => "sandbox_seconds",
+            Self::ModelTokens => "model_tokens",
+            Self::ModelMicros => "model_micros",
+            Self::StoredBytes => "stored_bytes",
         }
     }
 }

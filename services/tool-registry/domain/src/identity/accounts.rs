@@ -1,5 +1,8 @@
 //! Every principal of an installation, and the decisions about changes.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
@@ -20,8 +23,11 @@ pub const ADMIN: &str = "admin";
 /// The permission to change principals and keys.
 pub const ADMINISTER: &str = "administer";
 
-/// The most principals.
+/// The most principals of a tenant.
 pub const MAX_PRINCIPALS: usize = 10_000;
+
+/// The most principals of all tenants, which are in memory.
+pub const MAX_PRINCIPALS_OF_ALL: usize = 100_000;
 
 /// The most keys of a principal that are valid at once, and the most ended ones that are kept.
 pub const MAX_KEYS: usize = 64;
@@ -84,6 +90,12 @@ pub enum Refusal {
         "differ from those of the principal ({0}); leave them out, or change them with PutPrincipal"
     )]
     OtherRoles(String),
+    /// The caller administers its tenant only, and the change is about rights in the whole installation.
+    #[error(
+        "keys of a principal that has roles for the installation, and a change of these roles, need the permission \
+         `administer` in the tenant `system`"
+    )]
+    OfInstallation,
     /// No administrator with a key would be left.
     #[error("`{0}` is the last administrator with a key")]
     LastAdministrator(String),
@@ -108,6 +120,15 @@ pub enum Regain {
     LostKeys,
 }
 
+/// The part of an installation that the caller who makes a change administers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Authority {
+    /// A tenant.
+    Tenant,
+    /// The whole installation.
+    Installation,
+}
+
 /// The keys that a change is about.
 #[derive(Clone, Copy, Debug)]
 pub enum Chosen<'a> {
@@ -115,6 +136,16 @@ pub enum Chosen<'a> {
     Key(&'a str, Tenant),
     /// The keys of this principal.
     Of(&'a Principal),
+}
+
+impl Authority {
+    /// Checks that it is over the whole installation where a principal has roles for it.
+    fn check(self, account: &Account) -> Result<(), Refusal> {
+        match self == Self::Tenant && !account.system_roles.is_empty() {
+            true => Err(Refusal::OfInstallation),
+            false => Ok(()),
+        }
+    }
 }
 
 impl Account {
@@ -314,13 +345,14 @@ impl Accounts {
         account.with_key(key, now)
     }
 
-    /// Decides about a key for a principal, which is made with `roles` if it does not exist.
+    /// Decides about a key for a principal, which is made with `roles` if it does not exist. A key of a principal
+    /// with roles for the installation needs an authority over it.
     ///
     /// # Errors
     /// [`Refusal`].
     pub fn create_key(
         &self,
-        name: &Principal,
+        (name, authority): (&Principal, Authority),
         roles: &[String],
         key: Key,
         now: Timestamp,
@@ -330,10 +362,8 @@ impl Accounts {
         }
         let account = match self.get(name) {
             Some(account) => {
-                let has = |role| account.roles.contains(role);
-                let is_same =
-                    roles.iter().all(has) && account.roles.iter().all(|own| roles.contains(own));
-                if !roles.is_empty() && !is_same {
+                authority.check(account)?;
+                if !roles.is_empty() && !is_same_set(roles, &account.roles) {
                     return Err(Refusal::OtherRoles(account.roles.join(", ")));
                 }
                 Account::clone(account)
@@ -350,13 +380,14 @@ impl Accounts {
     }
 
     /// Decides about the replacement of a key: the new key, of `id` and `sha256`, has its scopes and its life.
-    /// The replaced key works for `overlap`; other keys of the family end, so that two are left.
+    /// The replaced key works for `overlap`; other keys of the family end, so that two are left. A key of a principal
+    /// with roles for the installation needs an authority over it.
     ///
     /// # Errors
     /// [`Refusal`].
     pub fn rotate(
         &self,
-        chosen: Chosen<'_>,
+        (chosen, authority): (Chosen<'_>, Authority),
         (id, sha256): (String, String),
         overlap: Duration,
         now: Timestamp,
@@ -370,6 +401,7 @@ impl Accounts {
                 (account, key.ok_or_else(missing)?)
             }
         };
+        authority.check(account)?;
         if !replaced.is_valid(now) {
             return Err(Refusal::Ended);
         }
@@ -417,22 +449,25 @@ impl Accounts {
     }
 
     /// Decides about the roles, groups and tools of a principal, which is made if it does not exist. The keys of
-    /// `account` are not read, nor are its roles for the installation unless `for_installation`.
+    /// `account` and its roles for the installation are not read: these are set to `system_roles` where it is given,
+    /// and a change of them needs an authority over the installation.
     ///
     /// # Errors
     /// [`Refusal`].
     pub fn put(
         &self,
         account: Account,
-        (for_installation, really): (bool, bool),
+        (system_roles, authority): (Option<Vec<String>>, Authority),
+        really: bool,
         now: Timestamp,
     ) -> Result<Account, Refusal> {
         let stored = self.get_or_new(&account.name, now)?;
+        let system_roles = system_roles.filter(|set| !is_same_set(set, &stored.system_roles));
+        if system_roles.is_some() && authority == Authority::Tenant {
+            return Err(Refusal::OfInstallation);
+        }
         let account = Account {
-            system_roles: match for_installation {
-                true => account.system_roles,
-                false => stored.system_roles,
-            },
+            system_roles: system_roles.unwrap_or(stored.system_roles),
             created: stored.created,
             keys: stored.keys,
             ..account
@@ -456,11 +491,22 @@ impl Accounts {
     fn get_or_new(&self, name: &Principal, now: Timestamp) -> Result<Account, Refusal> {
         match self.by_name.get(name.as_str()) {
             Some(account) => Ok(Account::clone(account)),
-            None if self.by_name.len() >= MAX_PRINCIPALS => Err(Refusal::Limit {
-                limit: "principals",
-                maximum: MAX_PRINCIPALS,
-            }),
-            None => Ok(Account::new(name.clone(), now)),
+            None => {
+                let of_tenant = self.all_of(name.tenant()).count();
+                for (limit, count, maximum) in [
+                    ("principals", of_tenant, MAX_PRINCIPALS),
+                    (
+                        "principals of all tenants",
+                        self.by_name.len(),
+                        MAX_PRINCIPALS_OF_ALL,
+                    ),
+                ] {
+                    if count >= maximum {
+                        return Err(Refusal::Limit { limit, maximum });
+                    }
+                }
+                Ok(Account::new(name.clone(), now))
+            }
         }
     }
 
@@ -488,4 +534,9 @@ impl Accounts {
             false => Ok(account),
         }
     }
+}
+
+/// Whether two lists have the same values, in any order and number.
+fn is_same_set(one: &[String], other: &[String]) -> bool {
+    one.iter().all(|value| other.contains(value)) && other.iter().all(|value| one.contains(value))
 }

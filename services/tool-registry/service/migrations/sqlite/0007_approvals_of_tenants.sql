@@ -13,7 +13,7 @@ CREATE TABLE approvals_of_tenants (
     -- When it was decided, expired or was withdrawn; null while it waits.
     ended           INTEGER,
     document_json   TEXT    NOT NULL,
-    -- What starts the call again after a restart; empty if its owner asks for it.
+    -- The call as JSON, to start it again after a restart; empty if its owner requests it.
     call_json       TEXT    NOT NULL
 ) STRICT;
 INSERT INTO approvals_of_tenants

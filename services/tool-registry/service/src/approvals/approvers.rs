@@ -3,7 +3,8 @@
 
 use approval_rules::Ask;
 use contracts::tavern::access::v1::Permission;
-use core_types::Principal;
+use core_types::{Principal, Reach};
+use grpc_kit::CallContext;
 
 use super::{Approvals, Inner};
 
@@ -43,6 +44,18 @@ impl Approvals {
     /// Whether the file has approvers, who are refused because keys of principals exist.
     pub fn refuses_file(&self) -> bool {
         self.inner.policy.has_approvers() && !self.inner.identities.is_open()
+    }
+
+    /// Returns the principal to whose approvals a caller is confined; `None` for one that reaches the tenant, or has
+    /// the permission `approve`.
+    pub fn only_of(&self, context: &CallContext) -> Option<Principal> {
+        let approves = || {
+            let identities = &self.inner.identities;
+            let caller = identities.resolve_principal(context.principal(), context.key_id());
+            caller.is_ok_and(|caller| caller.rights.permits(Permission::Approve))
+        };
+        let is_confined = context.reach() == Reach::Own && !approves();
+        is_confined.then(|| context.principal().clone())
     }
 
     /// Returns the person who calls: by the principal, or by the key of an approver of the file while no key of a

@@ -65,6 +65,15 @@ pub enum BackendError {
         /// The address as it was given.
         endpoint: String,
     },
+    /// The settings do not allow the address to a tenant that is not the operator's own.
+    #[error(
+        "'{endpoint}' is not on a host that the setting backend_hosts lists, which this tenant needs for loopback too; \
+         ask the operator of the installation to add its host there"
+    )]
+    NotListed {
+        /// The address as it was given.
+        endpoint: String,
+    },
     /// The server does not answer, or not by reflection.
     #[error("the server at {endpoint} could not be read: {problem}")]
     Unreadable {
@@ -157,12 +166,17 @@ impl Backend {
 }
 
 impl Backends {
-    /// Reads the services of a server by reflection.
+    /// Reads the services of a server of a tenant by reflection.
     ///
     /// # Errors
     /// [`BackendError`] when the address is not allowed or not valid, or the server does not answer.
-    pub async fn discover(&self, name: &str, endpoint: &str) -> Result<Backend, BackendError> {
-        let channel = channel_to(endpoint, self.allowed())?;
+    pub async fn discover(
+        &self,
+        tenant: Tenant,
+        name: &str,
+        endpoint: &str,
+    ) -> Result<Backend, BackendError> {
+        let channel = channel_to(endpoint, tenant, self.allowed())?;
         let descriptors = reflection::read(channel.clone()).await.map_err(|problem| {
             BackendError::Unreadable {
                 endpoint: endpoint.to_owned(),
@@ -373,7 +387,11 @@ fn insert(metadata: &mut MetadataMap, key: &'static str, id: &str) {
     }
 }
 
-fn channel_to(endpoint: &str, allowed: &AllowedHosts) -> Result<Channel, BackendError> {
+fn channel_to(
+    endpoint: &str,
+    tenant: Tenant,
+    allowed: &AllowedHosts,
+) -> Result<Channel, BackendError> {
     let shown = || endpoint.chars().take(200).collect();
     let wrong = || BackendError::Address { endpoint: shown() };
     // Read before tonic does, which takes other schemes, such as unix:, for addresses of its own.
@@ -386,8 +404,12 @@ fn channel_to(endpoint: &str, allowed: &AllowedHosts) -> Result<Channel, Backend
         .host()
         .filter(|host| !host.is_empty())
         .ok_or_else(wrong)?;
-    if !allowed.allow(host, uri.port_u16().unwrap_or(80)) {
-        return Err(BackendError::NotAllowed { endpoint: shown() });
+    if !allowed.allow(tenant, host, uri.port_u16().unwrap_or(80)) {
+        let endpoint = shown();
+        return Err(match AllowedHosts::has_loopback(tenant) {
+            true => BackendError::NotAllowed { endpoint },
+            false => BackendError::NotListed { endpoint },
+        });
     }
     let address = Endpoint::from(uri);
     Ok(address.connect_timeout(CONNECT_TIMEOUT).connect_lazy())

@@ -9,7 +9,7 @@ use std::{
 use core_types::{Principal, Tenant, Timestamp};
 use tool_domain::identity::{
     Account, Accounts, Key, KeyOrigin, Refusal,
-    accounts::{Chosen, Regain},
+    accounts::{Authority, Chosen, Regain},
     key::MAX_DAYS,
 };
 
@@ -91,14 +91,14 @@ impl Identities {
     /// [`NotChanged`].
     pub async fn create_key(
         &self,
-        name: &Principal,
+        of: (&Principal, Authority),
         roles: &[String],
         scopes: &[String],
         days: u32,
     ) -> Result<Made, NotChanged> {
         self.make(|accounts, key, now| {
             let key = Key::new(key, KeyOrigin::Made, scopes.to_vec(), days, now);
-            Ok((accounts.create_key(name, roles, key, now)?, String::new()))
+            Ok((accounts.create_key(of, roles, key, now)?, String::new()))
         })
         .await
     }
@@ -107,7 +107,11 @@ impl Identities {
     ///
     /// # Errors
     /// [`NotChanged`].
-    pub async fn rotate(&self, chosen: Chosen<'_>, overlap: Duration) -> Result<Made, NotChanged> {
+    pub async fn rotate(
+        &self,
+        chosen: (Chosen<'_>, Authority),
+        overlap: Duration,
+    ) -> Result<Made, NotChanged> {
         self.make(|accounts, key, now| accounts.rotate(chosen, key, overlap, now))
             .await
     }
@@ -128,19 +132,19 @@ impl Identities {
         .await
     }
 
-    /// Sets roles, groups and tools of a principal, which is made if it does not exist. The keys of `account` are
-    /// not read, nor are its roles for the installation unless `for_installation`.
+    /// Sets roles, groups and tools of a principal, which is made if it does not exist, and its roles for the
+    /// installation where they are given ([`Accounts::put`]).
     ///
     /// # Errors
     /// [`NotChanged`].
     pub async fn put(
         &self,
         account: Account,
-        for_installation: bool,
+        system_roles: (Option<Vec<String>>, Authority),
         really: bool,
     ) -> Result<Account, NotChanged> {
         self.change(|accounts, now| {
-            let account = accounts.put(account, (for_installation, really), now)?;
+            let account = accounts.put(account, system_roles, really, now)?;
             Ok((vec![account.clone()], account))
         })
         .await
@@ -159,6 +163,7 @@ impl Identities {
         self.change(|accounts, now| {
             let mut found = BTreeMap::new();
             let (mut taken, mut next) = (Vec::new(), accounts.clone());
+            let roles = [role.to_owned()];
             for (place, approver) in approvers.iter().enumerate() {
                 let name = &approver.name;
                 let is_owner = |key: &Key| key.sha256 == approver.sha256;
@@ -175,7 +180,7 @@ impl Identities {
                 }
                 let stored = (credential::new_id(), approver.sha256.clone());
                 let key = Key::new(stored, KeyOrigin::Imported, Vec::new(), MAX_DAYS, now);
-                let mut account = next.create_key(name, &[role.to_owned()], key, now)?;
+                let mut account = next.create_key((name, Authority::Tenant), &roles, key, now)?;
                 account.groups = approver.groups.clone();
                 next = next.with(account.clone());
                 found.insert(name.as_str(), account);

@@ -6,16 +6,15 @@ use std::{
     time::Duration,
 };
 
-use core_types::Timestamp;
+use core_types::{Tenant, Timestamp};
 
 use super::credential;
 
 /// The life of a ticket.
 pub(crate) const LIFE: Duration = Duration::from_secs(30);
 
-/// The most open tickets, of all keys and of one key.
-const MAX_OPEN: usize = 8_192;
-const MAX_OPEN_OF_KEY: usize = 64;
+/// The most open tickets: of one key, of one tenant, and of all, which are in memory.
+const MAX_OPEN: [usize; 3] = [64, 8_192, 65_536];
 
 /// The key for which a credential stands, and the time until which it does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,30 +23,68 @@ pub(crate) struct Proof {
     pub(crate) expires: Timestamp,
 }
 
+/// A ticket that is open.
+#[derive(Debug)]
+struct OpenTicket {
+    proof: Proof,
+    tenant: Option<Tenant>,
+    expires: Timestamp,
+}
+
 /// Open tickets.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Tickets {
+    /// The most that are open: of one key, of one tenant, and of all.
+    bounds: [usize; 3],
     /// By the digest of the ticket, so that the time of a look-up shows nothing of one. Locked for a pass over
-    /// [`MAX_OPEN`] entries at the longest, and never across an await.
-    open: Mutex<HashMap<String, (Proof, Timestamp)>>,
+    /// as many entries as there may be at the longest, and never across an await.
+    open: Mutex<HashMap<String, OpenTicket>>,
+}
+
+impl Default for Tickets {
+    fn default() -> Self {
+        Self::within(MAX_OPEN)
+    }
 }
 
 impl Tickets {
-    /// Opens a ticket and returns it with the time at which it expires. Fails
+    fn within(bounds: [usize; 3]) -> Self {
+        Self {
+            bounds,
+            open: Mutex::default(),
+        }
+    }
+
+    /// Opens a ticket for a key of a tenant and returns it with the time at which it expires. Fails
     /// with the number of tickets that are open where there may be no more.
-    pub(crate) fn open(&self, proof: Proof, now: Timestamp) -> Result<(String, Timestamp), usize> {
+    pub(crate) fn open(
+        &self,
+        proof: Proof,
+        tenant: Option<Tenant>,
+        now: Timestamp,
+    ) -> Result<(String, Timestamp), usize> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|_, (_, expires)| now < *expires);
-        let of_key = open
-            .values()
-            .filter(|(other, _)| other.key_id == proof.key_id);
-        for (maximum, count) in [(MAX_OPEN_OF_KEY, of_key.count()), (MAX_OPEN, open.len())] {
-            if count >= maximum {
-                return Err(maximum);
-            }
+        open.retain(|_, ticket| now < ticket.expires);
+        let (mut of_key, mut of_tenant) = (0, 0);
+        for other in open.values().filter(|other| other.tenant == tenant) {
+            of_tenant += 1;
+            of_key += usize::from(other.proof.key_id == proof.key_id);
+        }
+        let counts = [of_key, of_tenant, open.len()];
+        if let Some((_, maximum)) = counts
+            .into_iter()
+            .zip(self.bounds)
+            .find(|(n, most)| n >= most)
+        {
+            return Err(maximum);
         }
         let (ticket, expires) = (credential::new_ticket(), now.plus(LIFE));
-        open.insert(credential::digest(&ticket), (proof, expires));
+        let opened = OpenTicket {
+            proof,
+            tenant,
+            expires,
+        };
+        open.insert(credential::digest(&ticket), opened);
         Ok((ticket, expires))
     }
 
@@ -55,14 +92,16 @@ impl Tickets {
     pub(crate) fn take(&self, ticket: &str, now: Timestamp) -> Option<Proof> {
         let digest = credential::digest(ticket);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let (proof, expires) = open.remove(&digest)?;
-        (now < expires).then_some(proof)
+        let ticket = open.remove(&digest)?;
+        (now < ticket.expires).then_some(ticket.proof)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const SYSTEM: Option<Tenant> = Some(Tenant::SYSTEM);
 
     fn proof(key_id: String) -> Proof {
         Proof {
@@ -74,27 +113,34 @@ mod tests {
     #[test]
     fn a_ticket_is_good_once_and_for_thirty_seconds() {
         let (tickets, now) = (Tickets::default(), Timestamp::default());
-        let (ticket, expires) = tickets.open(proof("k".to_owned()), now).unwrap();
+        let (ticket, expires) = tickets.open(proof("k".to_owned()), SYSTEM, now).unwrap();
         assert_eq!(tickets.take(&ticket, now), Some(proof("k".to_owned())));
         assert_eq!(tickets.take(&ticket, now), None);
-        let (ticket, _) = tickets.open(proof("k".to_owned()), now).unwrap();
+        let (ticket, _) = tickets.open(proof("k".to_owned()), SYSTEM, now).unwrap();
         assert_eq!(tickets.take(&ticket, expires), None);
     }
 
     #[test]
-    fn open_tickets_are_bounded_for_each_key_and_for_all() {
-        let (tickets, now) = (Tickets::default(), Timestamp::default());
-        let mut opened = 0;
-        for key in 0.. {
-            let of_key = || tickets.open(proof(key.to_string()), now).ok();
-            let count = std::iter::from_fn(of_key).count();
-            opened += count;
-            if count < MAX_OPEN_OF_KEY {
-                break;
-            }
+    fn open_tickets_are_bounded_for_each_key_for_each_tenant_and_for_all() {
+        let (tickets, now) = (Tickets::within([2, 3, 5]), Timestamp::default());
+        let open = |key: &str, tenant, now| {
+            let opened = tickets.open(proof(key.to_owned()), Some(tenant), now);
+            opened.err()
+        };
+        let (acme, other) = (Tenant::SYSTEM, Tenant::DEFAULT);
+        for (key, tenant, refused) in [
+            ("a", acme, None),
+            ("a", acme, None),
+            ("a", acme, Some(2)),
+            ("b", acme, None),
+            ("c", acme, Some(3)),
+            // The flood of a tenant takes nothing of another one.
+            ("d", other, None),
+            ("d", other, None),
+            ("e", other, Some(5)),
+        ] {
+            assert_eq!(open(key, tenant, now), refused, "{key} {tenant}");
         }
-        assert_eq!(opened, MAX_OPEN);
-        let later = now.plus(LIFE);
-        assert!(tickets.open(proof("k".to_owned()), later).is_ok());
+        assert_eq!(open("a", acme, now.plus(LIFE)), None);
     }
 }

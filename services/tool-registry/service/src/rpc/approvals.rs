@@ -13,7 +13,7 @@ use contracts::tavern::{
         approval_service_server::ApprovalService, watch_approvals_response::Record,
     },
 };
-use core_types::{PageToken, Tenant, Timestamp, page::page_size};
+use core_types::{PageToken, Principal, Tenant, Timestamp, page::page_size};
 use grpc_kit::{CallContext, Drain, Failure};
 use run_events::{timestamp_to_proto, to_its_end};
 use tonic::{Code, Request, Response, Status};
@@ -67,6 +67,7 @@ impl ApprovalService for ApprovalRpc {
             state: state_from_proto(request.state()),
             conversation: request.conversation_id.clone(),
             run: request.run_id.clone(),
+            principal: self.approvals().only_of(&context),
         };
         let size = page_size(request.page_size);
         let after = after.as_ref().map(|(created, id)| (*created, id.as_str()));
@@ -91,9 +92,14 @@ impl ApprovalService for ApprovalRpc {
         &self,
         request: Request<GetApprovalRequest>,
     ) -> Answer<GetApprovalResponse> {
-        let tenant = CallContext::of(&request).tenant();
+        let context = CallContext::of(&request);
         let id = request.into_inner().approval_id;
-        let approval = self.approvals().get(tenant, &id).await;
+        let approval = self.approvals().get(context.tenant(), &id).await;
+        let only_of = self.approvals().only_of(&context);
+        let approval = approval.and_then(|approval| match is_of(&approval, only_of.as_ref()) {
+            true => Ok(approval),
+            false => Err(DecisionError::NotFound(id.clone())),
+        });
         let approval = approval.map_err(|error| not_decided(&error, &id))?;
         Ok(Response::new(GetApprovalResponse {
             approval: Some(to_proto(&approval)),
@@ -104,9 +110,9 @@ impl ApprovalService for ApprovalRpc {
         &self,
         request: Request<WatchApprovalsRequest>,
     ) -> Answer<Self::WatchApprovalsStream> {
-        let (drain, tenant) = (Drain::of(&request), CallContext::of(&request).tenant());
+        let (drain, context) = (Drain::of(&request), CallContext::of(&request));
         let conversation = request.into_inner().conversation_id;
-        let stream = watch(self.approvals().clone(), tenant, conversation, drain);
+        let stream = watch(self.approvals().clone(), context, conversation, drain);
         Ok(Response::new(Box::pin(stream)))
     }
 
@@ -213,7 +219,7 @@ fn decider(
 
 fn watch(
     approvals: Approvals,
-    tenant: Tenant,
+    context: CallContext,
     conversation: String,
     drain: Drain,
 ) -> impl futures::Stream<Item = Result<WatchApprovalsResponse, Status>> + Send {
@@ -222,13 +228,14 @@ fn watch(
     };
     async_stream::try_stream! {
         loop {
-            let mut changes = approvals.changes(tenant);
+            let mut changes = approvals.changes(context.tenant());
             let pending = ApprovalFilter {
                 state: Some(State::Pending),
                 conversation: conversation.clone(),
+                principal: approvals.only_of(&context),
                 ..ApprovalFilter::default()
             };
-            let pending = approvals.list(tenant, &pending, None, MAX_PENDING).await;
+            let pending = approvals.list(context.tenant(), &pending, None, MAX_PENDING).await;
             for approval in pending.map_err(|error| failed(&error))? {
                 yield record(Record::Approval(to_proto(&approval)));
             }
@@ -236,7 +243,8 @@ fn watch(
             loop {
                 match next(&mut changes, &drain).await {
                     Next::Change(changed)
-                        if conversation.is_empty() || changed.conversation_id == conversation =>
+                        if (conversation.is_empty() || changed.conversation_id == conversation)
+                            && is_of(&changed, approvals.only_of(&context).as_ref()) =>
                     {
                         yield record(Record::Approval(to_proto(&changed)));
                     }
@@ -262,6 +270,11 @@ fn watch(
             yield record(Record::Gap(WatchApprovalsGap {}));
         }
     }
+}
+
+/// Whether an approval is of a call that acts for a principal, or of any without one.
+fn is_of(approval: &domain::Approval, principal: Option<&Principal>) -> bool {
+    principal.is_none_or(|principal| approval.principal == *principal)
 }
 
 /// The next event of a watch.

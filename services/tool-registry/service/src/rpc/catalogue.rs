@@ -12,15 +12,18 @@ use contracts::tavern::registry::v1::{
     tool_registry_service_server::ToolRegistryService,
 };
 use core_types::Tenant;
-use futures::future::{join_all, try_join_all};
+use futures::future::join_all;
 use grpc_kit::CallContext;
 use run_events::store_failure;
 use tonic::{Request, Response, Status};
 
 use super::{Answer, availability, backends, convert, refusal, tools};
 use crate::{
-    approvals::Approvals, identities::Identities, plugins::PluginInfo, runner::agents::Agents,
-    tools::Tools,
+    approvals::Approvals,
+    identities::Identities,
+    plugins::PluginInfo,
+    runner::agents::Agents,
+    tools::{ToolView, Tools},
 };
 
 /// The catalogue as a gRPC service.
@@ -51,23 +54,26 @@ impl CatalogueRpc {
         }
     }
 
-    /// Writes a plugin, with the findings about the targets that its tools have for a tenant.
-    async fn write_plugin(&self, tenant: Tenant, plugin: &PluginInfo) -> Result<Plugin, Status> {
+    /// Writes a plugin, with the findings about the targets that its tools have for the tenant of `view`.
+    async fn write_plugin(view: &ToolView<'_>, plugin: &PluginInfo) -> Plugin {
         let mut written = convert::plugin_to_proto(plugin);
-        let catalogue = self.tools.catalogue(tenant).await;
-        let catalogue = catalogue.map_err(|error| store_failure(&error))?;
         let definitions = plugin.definition_files.iter();
         let findings = definitions.filter_map(|(id, file)| {
-            let tool = catalogue.get(id)?;
-            let tools = &self.tools;
-            Some(async move { (file, tools.findings(tenant, tool.definition()).await) })
+            let tool = view.catalogue.get(id)?;
+            Some(async move { (file, view.findings(tool.definition()).await) })
         });
         for (file, findings) in join_all(findings).await {
             let findings = findings.into_iter();
             let findings = findings.map(|found| convert::diagnostic_to_proto(&found.in_file(file)));
             written.diagnostics.extend(findings);
         }
-        Ok(written)
+        written
+    }
+
+    /// Returns the tools of a tenant.
+    async fn view(&self, tenant: Tenant) -> Result<ToolView<'_>, Status> {
+        let view = self.tools.view(tenant).await;
+        view.map_err(|error| store_failure(&error).into_status())
     }
 }
 
@@ -153,7 +159,7 @@ impl ToolRegistryService for CatalogueRpc {
             .find(|plugin| plugin.directory == directory)
             .ok_or_else(|| refusal::plugin_not_found(&directory))?;
         Ok(Response::new(GetPluginResponse {
-            plugin: Some(self.write_plugin(tenant, plugin).await?),
+            plugin: Some(Self::write_plugin(&self.view(tenant).await?, plugin).await),
         }))
     }
 
@@ -162,9 +168,9 @@ impl ToolRegistryService for CatalogueRpc {
         request: Request<ListPluginsRequest>,
     ) -> Answer<ListPluginsResponse> {
         let tenant = CallContext::of(&request).tenant();
-        let plugins = self.plugins.iter();
-        let plugins = plugins.map(|plugin| self.write_plugin(tenant, plugin));
-        let plugins = try_join_all(plugins).await?;
+        let (view, plugins) = (self.view(tenant).await?, self.plugins.iter());
+        let plugins = plugins.map(|plugin| Self::write_plugin(&view, plugin));
+        let plugins = join_all(plugins).await;
         Ok(Response::new(ListPluginsResponse { plugins }))
     }
 

@@ -25,9 +25,12 @@ use core_types::Tenant;
 use grpc_kit::{CallContext, Failure};
 use run_events::{store_failure, timestamp_to_proto, to_its_end};
 use tonic::{Request, Response, Status};
-use tool_domain::identity::{self as domain, accounts::Regain};
+use tool_domain::identity::{
+    self as domain,
+    accounts::{Authority, Regain},
+};
 
-use super::{Answer, page::page_after, tenants};
+use super::{Answer, page::page_after, refusal::not_permitted, tenants};
 use crate::{
     identities::{self, Identities, Made, NoTicket},
     tools::Tools,
@@ -82,7 +85,21 @@ impl IdentityRpc {
         let caller = caller.map_err(not_proven)?;
         match caller.rights.permits_in_system(administer) {
             true => Ok(()),
-            false => Err(refusal::denied_in_system(principal, administer)),
+            false => {
+                let message = format!(
+                    "`{principal}` does not have the permission `administer` in the tenant `system`, which another \
+                     tenant needs"
+                );
+                Err(not_permitted(principal, administer, message).into_status())
+            }
+        }
+    }
+
+    /// Returns the part of the installation that a caller administers.
+    fn authority(&self, context: &CallContext) -> Authority {
+        match self.check_in_system(context) {
+            Ok(()) => Authority::Installation,
+            Err(_) => Authority::Tenant,
         }
     }
 }
@@ -164,10 +181,12 @@ impl IdentityService for IdentityRpc {
         let (identities, request) = (self.identities.clone(), request.into_inner());
         let tenant = self.within(&context, &request.tenant)?;
         let (name, days) = read::new_key(&request, tenant, DAYS)?;
+        let (authority, by) = (self.authority(&context), context.principal().clone());
         let made = to_its_end(async move {
             let (roles, scopes) = (read::unique(request.roles), read::unique(request.scopes));
-            let made = identities.create_key(&name, &roles, &scopes, days).await;
-            made.map_err(|error| refusal::of_change(error, "roles"))
+            let of = (&name, authority);
+            let made = identities.create_key(of, &roles, &scopes, days).await;
+            made.map_err(|error| refusal::of_change(error, "roles", &by))
         });
         let made = made.await?;
         let (key, _) = announced(&made, context.principal());
@@ -188,9 +207,11 @@ impl IdentityService for IdentityRpc {
             hours => hours,
         };
         let overlap = Duration::from_secs(60 * 60) * hours;
+        let (authority, by) = (self.authority(&context), context.principal().clone());
         let made = to_its_end(async move {
-            let made = identities.rotate(chosen.as_domain(), overlap).await;
-            made.map_err(|error| refusal::of_change(error, "key_id"))
+            let chosen = (chosen.as_domain(), authority);
+            let made = identities.rotate(chosen, overlap).await;
+            made.map_err(|error| refusal::of_change(error, "key_id", &by))
         });
         let made = made.await?;
         let (key, replaced) = announced(&made, context.principal());
@@ -206,9 +227,10 @@ impl IdentityService for IdentityRpc {
         let (identities, request) = (self.identities.clone(), request.into_inner());
         let tenant = self.within(&context, &request.tenant)?;
         let chosen = read::chosen(&request.key_id, &request.principal, tenant)?;
+        let by = context.principal().clone();
         let revoked = to_its_end(async move {
             let revoked = identities.revoke(chosen.as_domain(), request.really).await;
-            revoked.map_err(|error| refusal::of_change(error, "key_id"))
+            revoked.map_err(|error| refusal::of_change(error, "key_id", &by))
         });
         let (account, ids) = revoked.await?;
         let by = context.principal();
@@ -231,18 +253,18 @@ impl IdentityService for IdentityRpc {
         let catalogue = self.tools.catalogue(tenant).await;
         let catalogue = catalogue.map_err(|error| store_failure(&error))?;
         let account = read::principal(principal, tenant, &catalogue, now)?;
-        let for_installation = request.set_system_roles;
-        if for_installation && identities.system_roles(&account.name) != account.system_roles {
-            self.check_in_system(&context)?;
-        }
+        let system_roles = request
+            .set_system_roles
+            .then(|| account.system_roles.clone());
+        let system_roles = (system_roles, self.authority(&context));
+        let by = context.principal().clone();
         let put = to_its_end(async move {
-            let put = identities.put(account, for_installation, request.really);
-            let put = put.await;
-            put.map_err(|error| refusal::of_change(error, "principal"))
+            let put = identities.put(account, system_roles, request.really).await;
+            put.map_err(|error| refusal::of_change(error, "principal", &by))
         });
-        let account = put.await?;
-        let by = context.principal();
-        tracing::info!(principal = %account.name, roles = ?account.roles, %by, "a principal is set");
+        let (account, by) = (put.await?, context.principal());
+        let (roles, system_roles) = (&account.roles, &account.system_roles);
+        tracing::info!(principal = %account.name, ?roles, ?system_roles, %by, "a principal is set");
         Ok(Response::new(PutPrincipalResponse {
             principal: Some(principal_to_proto(&account)),
         }))
@@ -254,11 +276,10 @@ impl IdentityService for IdentityRpc {
     ) -> Answer<ListPrincipalsResponse> {
         let context = CallContext::of(&request);
         let request = request.get_ref();
-        let all = self
-            .identities
-            .list(self.within(&context, &request.tenant)?);
+        let tenant = self.within(&context, &request.tenant)?;
+        let all = self.identities.list(tenant);
         let (page, next_page_token) = page_after(
-            "ListPrincipals",
+            &grpc_kit::list_of_tenant(tenant, "ListPrincipals"),
             &request.page_token,
             request.page_size,
             &all,
@@ -280,16 +301,15 @@ impl IdentityService for IdentityRpc {
         request: Request<ImportApproversRequest>,
     ) -> Answer<ImportApproversResponse> {
         let context = CallContext::of(&request);
-        let by = context.principal();
         let request = request.into_inner();
         let tenant = self.within(&context, &request.tenant)?;
         let approvers = read::approvers(request.approvers, tenant)?;
-        let identities = self.identities.clone();
+        let (identities, by) = (self.identities.clone(), context.principal().clone());
         let imported = to_its_end(async move {
             let imported = identities.import(&approvers, Role::Approver.name()).await;
-            imported.map_err(|error| refusal::of_change(error, "approvers"))
+            imported.map_err(|error| refusal::of_change(error, "approvers", &by))
         });
-        let imported = imported.await?;
+        let (imported, by) = (imported.await?, context.principal());
         tracing::info!(principals = imported.len(), %by, "approvers are imported");
         Ok(Response::new(ImportApproversResponse {
             principals: imported.iter().map(principal_to_proto).collect(),
@@ -305,7 +325,7 @@ pub(crate) async fn bootstrap(
 ) -> Result<BootstrapResponse, Status> {
     let (name, days) = read::first(&request, FIRST, DAYS_OF_FIRST)?;
     let made = identities.bootstrap(&name, days, regain).await;
-    let made = made.map_err(|error| refusal::of_change(error, "principal"))?;
+    let made = made.map_err(|error| refusal::of_change(error, "principal", &name))?;
     let (key, _) = announced(&made, &name);
     Ok(BootstrapResponse {
         key,

@@ -131,7 +131,9 @@ pub(super) fn of_change(error: ChangeError, resource: &Resource<'_>, change: &Ch
 
 fn of_backend(error: &BackendError, resource: &Resource<'_>) -> Status {
     match error {
-        BackendError::Address { .. } | BackendError::NotAllowed { .. } => Failure::invalid_fields()
+        BackendError::Address { .. }
+        | BackendError::NotAllowed { .. }
+        | BackendError::NotListed { .. } => Failure::invalid_fields()
             .violation(resource.field(), error.to_string())
             .into_status(),
         BackendError::Unreadable { .. } | BackendError::Descriptors { .. } => Failure::new(

@@ -9,7 +9,7 @@ use contracts::tavern::{
         GetTenantRequest, GetTenantResponse, ListTenantsRequest, ListTenantsResponse,
         UpdateTenantRequest, UpdateTenantResponse, tenant_service_server::TenantService,
     },
-    tenant::v1::TenantLimit,
+    tenant::v1::{TenantLimit, TenantQuantity},
 };
 use core_types::Tenant as Name;
 use grpc_kit::{CallContext, Failure};
@@ -22,6 +22,9 @@ use crate::tenants::{TenantNotChanged, Tenants, tenant_to_proto};
 
 /// The longest time for which the runs of a closed tenant may continue.
 const MAX_GRACE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// The quantities that the door counts, whose use no service reports.
+const AT_DOOR: [TenantQuantity; 2] = [TenantQuantity::CallsPerSecond, TenantQuantity::Streams];
 
 /// Tenants as a gRPC service.
 #[derive(Clone, Debug)]
@@ -165,6 +168,10 @@ fn limits(failure: &mut Failure, written: &[TenantLimit]) -> BTreeMap<i32, Bound
         if soft > hard {
             let field = format!("limits[{place}].soft");
             failure.add_violation(field, "is above the hard bound");
+        } else if soft > 0 && AT_DOOR.contains(&limit.quantity()) {
+            let field = format!("limits[{place}].soft");
+            let wrong = "must be 0, as the use of this quantity is known at the door only";
+            failure.add_violation(field, wrong);
         }
         if limits
             .insert(limit.quantity, Bounds { hard, soft })
@@ -199,11 +206,7 @@ pub(super) fn of_refusal(refusal: &TenantRefusal) -> Status {
         TenantRefusal::Missing(tenant) => {
             of_tenant(Code::NotFound, ErrorReason::TenantNotFound, tenant)
         }
-        TenantRefusal::Closed(tenant) => of_tenant(
-            Code::FailedPrecondition,
-            ErrorReason::TenantClosed,
-            tenant.as_str(),
-        ),
+        TenantRefusal::Closed(tenant) => tenancy::closed(*tenant).into_status(),
         TenantRefusal::Reserved => Failure::invalid_fields()
             .violation("name", refusal.to_string())
             .into_status(),

@@ -44,11 +44,11 @@ pub(super) async fn put(
     let mut tool = convert::tool_to_proto(&put.tool);
     let case_twin = put.case_twin.as_ref().map(convert::diagnostic_to_proto);
     tool.diagnostics.extend(case_twin);
-    let findings = tools
-        .findings(context.tenant(), put.tool.definition())
-        .await;
-    let findings = findings.iter().map(convert::diagnostic_to_proto);
-    tool.diagnostics.extend(findings);
+    if let Ok(view) = tools.view(context.tenant()).await {
+        let findings = view.findings(put.tool.definition()).await;
+        let findings = findings.iter().map(convert::diagnostic_to_proto);
+        tool.diagnostics.extend(findings);
+    }
     Ok(PutToolResponse {
         tool: Some(tool),
         replayed: put.replayed,
@@ -105,18 +105,18 @@ pub(super) async fn batch_get(
     let above = above.map_err(Unknown::into_status)?;
     let of_caller = || identities.rights(context.principal());
     let rights = request.permitted_only.then(of_caller);
-    let catalogue = tools.catalogue(context.tenant()).await;
-    let catalogue = catalogue.map_err(|error| store_failure(&error))?;
+    let view = tools.view(context.tenant()).await;
+    let view = view.map_err(|error| store_failure(&error))?;
     let is_hidden = |tool: &Tool| {
         let agent = above.nearest();
-        agent.is_some_and(|agent| !agent.has(tool.id(), &catalogue))
+        agent.is_some_and(|agent| !agent.has(tool.id(), &view.catalogue))
             || rights
                 .as_ref()
-                .is_some_and(|rights| !rights::permit(rights, tool))
+                .is_some_and(|rights| !rights::may_call(rights, tool))
     };
     let mut response = BatchGetToolsResponse::default();
     for id in request.tool_ids {
-        match tools.find(context.tenant(), &id).await {
+        match view.find(&id).await {
             Ok(tool) if is_hidden(&tool) => response.hidden_tool_ids.push(id),
             Ok(tool) => response.tools.push(convert::tool_to_proto(&tool)),
             Err(Missing::Unavailable(status)) => return Err(refusal::unavailable(&status)),

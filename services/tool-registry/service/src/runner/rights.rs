@@ -56,7 +56,7 @@ pub fn check(identities: &Identities, principal: &Principal, tool: &Tool) -> Res
 }
 
 /// Whether the principal with `rights` may call a tool now.
-pub fn permit(rights: &Rights, tool: &Tool) -> bool {
+pub fn may_call(rights: &Rights, tool: &Tool) -> bool {
     judge(rights, tool).is_ok()
 }
 

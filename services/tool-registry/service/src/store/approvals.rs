@@ -4,7 +4,7 @@
 mod tests;
 
 use async_trait::async_trait;
-use core_types::Tenant;
+use core_types::{Principal, Tenant};
 use sql_store::SqliteDatabase;
 use sqlx::{Row, sqlite::SqliteRow};
 use tool_domain::approval::{Approval, State};
@@ -27,6 +27,8 @@ pub struct ApprovalFilter {
     pub conversation: String,
     /// Only of this run; empty for all.
     pub run: String,
+    /// Only of calls that act for this principal; `None` for all.
+    pub principal: Option<Principal>,
 }
 
 const COLUMNS: &str = "SELECT document_json, call_json FROM approvals";
@@ -45,7 +47,8 @@ pub(crate) trait ApprovalStore: Send + Sync {
     /// Returns the approval of an effect that counts.
     async fn of_effect(&self, tenant: Tenant, effect: &str) -> Result<Option<Stored>, StoreError>;
 
-    /// Returns those of all tenants whose call no owner asks for: it ended with its caller, or is to be started again.
+    /// Returns the approvals of all tenants whose call no owner requests: it ended with its caller, or is to be started
+    /// again.
     async fn unattended(&self) -> Result<Vec<Stored>, StoreError>;
 
     /// Forgets the call that an approval starts again.
@@ -196,6 +199,7 @@ impl ApprovalStore for SqliteApprovals {
         let statement = format!(
             "{COLUMNS} WHERE (?1 = 0 OR state = ?1) AND (?2 = '' OR conversation_id = ?2) \
              AND (?3 = '' OR run_id = ?3) AND tenant = ?7 AND (created, approval_id) < (?4, ?5) \
+             AND (?8 IS NULL OR coalesce(json_extract(document_json, '$.principal'), 'local') = ?8) \
              ORDER BY created DESC, approval_id DESC LIMIT ?6"
         );
         let (created, id) = after.unwrap_or((i64::MAX, ""));
@@ -207,6 +211,7 @@ impl ApprovalStore for SqliteApprovals {
             .bind(id)
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
             .bind(tenant.as_str())
+            .bind(filter.principal.as_ref().map(Principal::as_str))
             .fetch_all(self.database.reader())
             .await?;
         rows.iter().map(read).collect()

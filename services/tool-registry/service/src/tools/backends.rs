@@ -42,7 +42,11 @@ impl Tools {
         if self.is_repeated(tenant, request).await? {
             return Ok(repeated());
         }
-        let backend = self.shared.backends.discover(name, endpoint).await?;
+        let backend = self
+            .shared
+            .backends
+            .discover(tenant, name, endpoint)
+            .await?;
         let _changing = view.of_tenant.changing.lock().await;
         // The same request may have been carried out while the server was asked.
         if self.is_repeated(tenant, request).await? {
@@ -89,7 +93,7 @@ impl Tools {
         if let Some(present) = servers.get(name) {
             change.check_etag(&present.etag)?;
         }
-        // One that no longer works is in the store only.
+        // A server that no longer works is in the store only.
         let (store, now) = (&self.shared.store, self.shared.clock.now());
         if !store
             .delete(backends_of(tenant), name, request, now)

@@ -151,7 +151,7 @@ impl ToolView<'_> {
             let status = match self
                 .shared
                 .runs
-                .profiles(&self.context)
+                .profiles(&self.context())
                 .get_profile(request)
                 .await
             {
@@ -189,7 +189,7 @@ impl ToolView<'_> {
             match self
                 .shared
                 .runs
-                .client(&self.context)
+                .client(&self.context())
                 .get_workflow(request)
                 .await
             {
@@ -219,7 +219,7 @@ impl ToolView<'_> {
             match self
                 .shared
                 .runs
-                .client(&self.context)
+                .client(&self.context())
                 .list_workflows(request)
                 .await
             {
@@ -249,7 +249,7 @@ impl ToolView<'_> {
             match self
                 .shared
                 .runs
-                .client(&self.context)
+                .client(&self.context())
                 .list_node_types(request)
                 .await
             {

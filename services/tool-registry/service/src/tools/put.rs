@@ -49,7 +49,10 @@ impl Tools {
             return Err(ChangeError::Invalid(violations));
         }
         let request = change.request("PutTool");
-        let _changing = view.of_tenant.changing.lock().await;
+        let of_tenant = self.shared.tenants.of(tenant);
+        let _changing = of_tenant.changing.lock().await;
+        // Another change may have come before.
+        let view = self.view(tenant).await?;
         let replayed = self.is_repeated(tenant, request).await?;
         let catalogue = view.own();
         let id = definition.id.to_string();
@@ -77,53 +80,13 @@ impl Tools {
                 .replace(tools_of(tenant), &id, text, request, now)
                 .await?;
             is_repeated(&seen)?;
-            view.of_tenant.replace(next);
+            of_tenant.replace(next);
         }
         Ok(PutTool {
             tool,
             case_twin,
             replayed,
         })
-    }
-
-    /// Returns the findings about the binding of a tool: a target that does not exist now, or a
-    /// pinned configuration that its node rejects or does not read. Returns none if the service
-    /// does not answer.
-    pub async fn findings(&self, tenant: Tenant, definition: &Definition) -> Vec<Diagnostic> {
-        let Some(reference) = definition.reference() else {
-            return Vec::new();
-        };
-        let missing = || {
-            let found = reference.missing();
-            vec![Diagnostic::warning(found.path, found.code, found.message)]
-        };
-        let Ok(view) = self.view(tenant).await else {
-            return Vec::new();
-        };
-        let id = reference.id.as_str();
-        let source = match &definition.implementation {
-            Implementation::Backend { service, method } => {
-                return match view.check_method(service, method).await {
-                    Ok(Some(_)) => missing(),
-                    _ => Vec::new(),
-                };
-            }
-            Implementation::Node { .. } => format!("node:{id}"),
-            _ => format!("workflow:{id}"),
-        };
-        let source = match view.find_derived(&source).await {
-            Ok(DerivedTool::Tool(source)) => source,
-            Ok(DerivedTool::Nothing { .. }) => return missing(),
-            Err(_) => return Vec::new(),
-        };
-        match (&definition.implementation, source.implementation().node()) {
-            (Implementation::Node { config, .. }, Some(node)) => {
-                let wrong = node.problems(config);
-                let wrong = wrong.iter().map(Diagnostic::from);
-                wrong.chain(node.unread(config)).collect()
-            }
-            _ => Vec::new(),
-        }
     }
 
     /// Deletes a tool of a tenant. Returns whether the request was repeated.
@@ -137,8 +100,9 @@ impl Tools {
         change: &Change,
     ) -> Result<bool, ChangeError> {
         let request = change.request("DeleteTool");
+        let of_tenant = self.shared.tenants.of(tenant);
+        let _changing = of_tenant.changing.lock().await;
         let view = self.view(tenant).await?;
-        let _changing = view.of_tenant.changing.lock().await;
         if self.is_repeated(tenant, request).await? {
             return Ok(true);
         }
@@ -156,7 +120,7 @@ impl Tools {
         if present.is_some() {
             view.check_etag(change, present).await?;
         }
-        // One that no longer works is in the store only.
+        // A tool that no longer works is in the store only.
         let (store, now) = (&self.shared.store, self.shared.clock.now());
         if !store.delete(tools_of(tenant), id, request, now).await? {
             return Err(match view.catalogue.get(id) {
@@ -164,7 +128,7 @@ impl Tools {
                 None => ChangeError::NotFound,
             });
         }
-        view.of_tenant.replace(catalogue.without(id));
+        of_tenant.replace(catalogue.without(id));
         Ok(false)
     }
 
@@ -182,6 +146,43 @@ impl Tools {
 }
 
 impl ToolView<'_> {
+    /// Returns the findings about the binding of a tool: a target that does not exist now, or a
+    /// pinned configuration that its node rejects or does not read. Returns none if the service
+    /// does not answer.
+    pub(crate) async fn findings(&self, definition: &Definition) -> Vec<Diagnostic> {
+        let Some(reference) = definition.reference() else {
+            return Vec::new();
+        };
+        let missing = || {
+            let found = reference.missing();
+            vec![Diagnostic::warning(found.path, found.code, found.message)]
+        };
+        let id = reference.id.as_str();
+        let source = match &definition.implementation {
+            Implementation::Backend { service, method } => {
+                return match self.check_method(service, method).await {
+                    Ok(Some(_)) => missing(),
+                    _ => Vec::new(),
+                };
+            }
+            Implementation::Node { .. } => format!("node:{id}"),
+            _ => format!("workflow:{id}"),
+        };
+        let source = match self.find_derived(&source).await {
+            Ok(DerivedTool::Tool(source)) => source,
+            Ok(DerivedTool::Nothing { .. }) => return missing(),
+            Err(_) => return Vec::new(),
+        };
+        match (&definition.implementation, source.implementation().node()) {
+            (Implementation::Node { config, .. }, Some(node)) => {
+                let wrong = node.problems(config);
+                let wrong = wrong.iter().map(Diagnostic::from);
+                wrong.chain(node.unread(config)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Refuses an etag with which the tool is not shown; a change without an etag needs no neighbour.
     async fn check_etag(
         &self,
@@ -208,7 +209,7 @@ impl ToolView<'_> {
         backends.check(self.tenant, service, method).await
     }
 
-    /// Returns the violations in the implementation of a tool of the operator.
+    /// Returns the violations in the implementation of a tool that is put.
     async fn check_implementation(
         &self,
         definition: &Definition,

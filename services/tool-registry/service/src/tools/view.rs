@@ -10,7 +10,7 @@ use core_types::Tenant;
 use grpc_kit::CallContext;
 use tokio::sync::OnceCell;
 use tool_domain::{
-    catalogue::{AddError, Catalogue},
+    catalogue::{AddError, Catalogue, Reading},
     definition::{self, Definition, Implementation},
     tool::{Origin, Tool},
 };
@@ -38,7 +38,7 @@ pub(super) struct ToolsOfTenant {
 struct Loaded {
     /// The tools of all tenants and the tenant's own.
     own: RwLock<Arc<Catalogue>>,
-    /// The same with the shared ones; `None` until it is used.
+    /// The tools of all tenants, the tenant's own and the shared ones; `None` until it is used.
     whole: RwLock<Option<Whole>>,
 }
 
@@ -63,19 +63,17 @@ pub(super) enum DerivedTool {
 }
 
 /// The tools of a tenant as they are at a time.
-pub(super) struct ToolView<'a> {
+pub(crate) struct ToolView<'a> {
     pub(super) tenant: Tenant,
-    /// The context of questions to other services.
-    pub(super) context: CallContext,
     /// The tools of all tenants, its own, and the shared ones.
-    pub(super) catalogue: Arc<Catalogue>,
+    pub(crate) catalogue: Arc<Catalogue>,
     pub(super) shared: &'a Shared,
     pub(super) of_tenant: Arc<ToolsOfTenant>,
 }
 
 impl Tools {
     /// Returns the tools of a tenant, loaded if they are not in memory.
-    pub(super) async fn view(&self, tenant: Tenant) -> Result<ToolView<'_>, StoreError> {
+    pub(crate) async fn view(&self, tenant: Tenant) -> Result<ToolView<'_>, StoreError> {
         let shared = &*self.shared;
         let of_tenant = shared.tenants.of(tenant);
         let loaded = of_tenant.loaded(tenant, shared).await?;
@@ -88,7 +86,6 @@ impl Tools {
         };
         Ok(ToolView {
             tenant,
-            context: CallContext::of_tenant(tenant),
             catalogue,
             shared,
             of_tenant,
@@ -152,18 +149,38 @@ async fn load(tenant: Tenant, shared: &Shared) -> Result<Catalogue, StoreError> 
     for row in stored.await? {
         let added = definition::read(&row.text)
             .map_err(AddError::Invalid)
-            .and_then(|definition| catalogue.with(definition, Origin::Registered));
-        match added {
-            Ok((next, _)) => catalogue = next,
-            Err(reason) => {
-                tracing::error!(tool = row.id, %tenant, reason = ?reason, "a stored tool is left out");
-            }
+            .and_then(|definition| catalogue.add(definition, Origin::Registered));
+        if let Err(reason) = added {
+            tracing::error!(tool = row.id, %tenant, reason = ?reason, "a stored tool is left out");
         }
     }
     Ok(catalogue)
 }
 
 impl ToolView<'_> {
+    /// Returns the context of questions to other services.
+    pub(super) fn context(&self) -> CallContext {
+        CallContext::of_tenant(self.tenant)
+    }
+
+    /// Finds a tool by a name as [`Catalogue::read`] reads it.
+    ///
+    /// # Errors
+    /// [`Missing`] is the reason.
+    pub(crate) async fn find(&self, written: &str) -> Result<Arc<Tool>, Missing> {
+        let name = match self.catalogue.read(written) {
+            Reading::Tool(tool) => return self.complete(tool).await,
+            Reading::Derived(name) => name,
+        };
+        let names = match self.find_derived(&name).await? {
+            DerivedTool::Tool(tool) => return Ok(tool),
+            DerivedTool::Nothing { names } => names,
+        };
+        let names = names.iter().map(String::as_str);
+        let suggestions = self.catalogue.nearest(written, names);
+        Err(Missing::Unknown { suggestions })
+    }
+
     /// Returns the catalogue without the shared tools, as changes see it.
     pub(super) fn own(&self) -> Arc<Catalogue> {
         let loaded = self.of_tenant.loaded.get();
@@ -181,7 +198,7 @@ impl ToolView<'_> {
                 let backend = backends.of_tool(self.tenant, tool, service).await?;
                 let backend = backend.as_ref();
                 let of_method = backend.and_then(|backend| backend.flags_of(method));
-                // Of a method that says nothing of itself, only the operator may say more.
+                // Of a method that says nothing of itself, only a tool that was put may say more.
                 let of_method = match tool.origin() {
                     Origin::Plugin(_) => of_method.unwrap_or_default(),
                     _ => of_method.unwrap_or(tool.flags()),

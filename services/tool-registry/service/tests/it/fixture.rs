@@ -293,6 +293,7 @@ async fn build(
         data_dir: directory.to_owned(),
         plugins_dir: plugins.to_owned(),
         drain_calls: std::time::Duration::ZERO,
+        backend_hosts: vec!["127.0.0.1".to_owned()],
         ..RegistrySettings::default()
     };
     let (clock, ids) = (Arc::new(clock.clone()), Arc::new(SystemIds));

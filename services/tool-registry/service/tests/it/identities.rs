@@ -1,5 +1,6 @@
 //! Principals and keys: the first one, others, and their ends (rules S602, S605, S606, S612).
 
+mod installation;
 mod offline;
 
 use std::time::Duration;

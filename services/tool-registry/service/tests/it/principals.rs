@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tonic::{Code, Status};
 use tool_domain::identity::{
     Account, ToolRights,
-    accounts::{Chosen, Regain},
+    accounts::{Authority, Chosen, Regain},
 };
 use tool_registry::Identities;
 
@@ -70,7 +70,7 @@ fn identities(fixture: &Fixture) -> &Identities {
 /// Sets the rights of a principal.
 async fn put(fixture: &Fixture, account: Account) {
     identities(fixture)
-        .put(account, false, false)
+        .put(account, (None, Authority::Tenant), false)
         .await
         .unwrap();
 }
@@ -87,7 +87,7 @@ async fn make_keys(fixture: &Fixture) {
 
 async fn make_key(fixture: &Fixture, name: &str, role: &str) {
     let (name, roles) = (named(name), texts(&[role]));
-    let made = identities(fixture).create_key(&name, &roles, &[], 1);
+    let made = identities(fixture).create_key((&name, Authority::Installation), &roles, &[], 1);
     made.await.unwrap();
 }
 

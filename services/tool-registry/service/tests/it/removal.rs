@@ -6,12 +6,13 @@ use contracts::tavern::{
     common::v1::{CallStatus, ParsedText, ToolCall},
     registry::v1::{
         CloseTenantRequest, CreateTenantRequest, InvokeCallsRequest, StartCallRequest,
-        call_service_client::CallServiceClient, tenant_service_client::TenantServiceClient,
+        UpdateTenantRequest, call_service_client::CallServiceClient,
+        tenant_service_client::TenantServiceClient,
         tool_registry_service_client::ToolRegistryServiceClient,
     },
     tenant::v1::{
-        SyncTenantsRequest, SyncTenantsResponse, SyncedTenant, Tenant as Message, TenantState,
-        tenant_peer_service_client::TenantPeerServiceClient,
+        SyncTenantsRequest, SyncTenantsResponse, SyncedTenant, Tenant as Message, TenantLimit,
+        TenantQuantity, TenantState, tenant_peer_service_client::TenantPeerServiceClient,
     },
 };
 use core_types::Principal;
@@ -22,13 +23,13 @@ use sqlx::{
     Connection as _, SqliteConnection,
     sqlite::{SqliteConnectOptions, SqliteJournalMode},
 };
-use tool_domain::identity::accounts::Regain;
+use tool_domain::identity::accounts::{Authority, Regain};
 use tool_registry::identities::NotProven;
 
 use crate::{
     approvals::give,
     backend::{flows, serve},
-    fixture::{Fixture, finish, with_effect},
+    fixture::{Fixture, finish, until, with_effect},
     tenants::{described, put},
 };
 
@@ -86,11 +87,11 @@ async fn fill(fixture: &Fixture, tenant: &str, backend: &crate::backend::Backend
     let name = Principal::new(&bob).unwrap();
     let identities = registry.identities();
     let roles = ["admin".to_owned()];
-    let made = identities.create_key(&name, &roles, &[], 30);
+    let made = identities.create_key((&name, Authority::Installation), &roles, &[], 30);
     let key = made.await.unwrap().secret_key;
     // People who can approve the calls of the other.
     let ann = Principal::new(&format!("{tenant}/ann")).unwrap();
-    let made = identities.create_key(&ann, &roles, &[], 30);
+    let made = identities.create_key((&ann, Authority::Installation), &roles, &[], 30);
     made.await.unwrap();
 
     put(fixture, &bob, described("own.a", "of a tenant")).await;
@@ -262,4 +263,51 @@ async fn a_closing_tenant_loses_its_calls_once_they_are_to_be_cancelled() {
     sync(&transport, synced("acme", TenantState::Closing, true)).await;
     wait_for_pending(&fixture, "acme", 0).await;
     assert_eq!(pending(&fixture, "beta").await, 1);
+}
+
+#[tokio::test]
+async fn a_registry_that_is_started_twice_exchanges_tenants_once_until_its_end() {
+    let mut fixture = Fixture::new().await;
+    fixture.recover().await;
+    fixture.recover().await;
+    fixture.stop().await;
+    let Fixture {
+        sandbox,
+        catalogue,
+        calls,
+        runs,
+        ..
+    } = fixture;
+    drop((catalogue, calls, runs));
+    // An exchange would hold its way to each service.
+    let left = || std::sync::Arc::strong_count(&sandbox.permits);
+    until("the end of every exchange", || left() == 1).await;
+}
+
+#[tokio::test]
+async fn a_soft_bound_of_a_quantity_whose_use_is_not_reported_is_refused() {
+    let (fixture, _) = filled().await;
+    let mut tenants = TenantServiceClient::new(fixture.acting_for("root", &[]));
+    for (quantity, soft, refused) in [
+        (TenantQuantity::Streams, 1, true),
+        (TenantQuantity::CallsPerSecond, 1, true),
+        (TenantQuantity::Streams, 0, false),
+        (TenantQuantity::CallsPerSecond, 0, false),
+        (TenantQuantity::OpenRuns, 1, false),
+    ] {
+        let request = UpdateTenantRequest {
+            name: "acme".to_owned(),
+            limits: vec![TenantLimit {
+                quantity: quantity.into(),
+                hard: 2,
+                soft,
+            }],
+            ..UpdateTenantRequest::default()
+        };
+        let updated = tenants.update_tenant(request).await.err();
+        let violations = updated.map(|status| grpc_kit::violations(&status));
+        let field = violations.map(|violations| violations[0].0.clone());
+        let expected = refused.then(|| "limits[0].soft".to_owned());
+        assert_eq!(field, expected, "{quantity:?} {soft}");
+    }
 }

@@ -7,7 +7,7 @@ use contracts::tavern::{
     registry::v1::{
         BatchGetToolsRequest, DeleteBackendRequest, DeleteToolRequest, GetApprovalRequest,
         GetBackendRequest, GetToolRequest, ListApprovalsRequest, ListBackendsRequest,
-        ListToolsRequest, PutToolRequest, Tool, ValidateCallRequest,
+        ListToolsRequest, PutBackendRequest, PutToolRequest, Tool, ValidateCallRequest,
         approval_service_client::ApprovalServiceClient, call_service_client::CallServiceClient,
         tool_registry_service_client::ToolRegistryServiceClient,
     },
@@ -269,6 +269,30 @@ async fn servers_of_one_name_of_two_tenants_are_two_servers() {
         grpc_kit::reason(&refused.unwrap_err()),
         Some(ErrorReason::InvalidFields)
     );
+}
+
+#[tokio::test]
+async fn a_tenant_reaches_no_server_on_loopback_that_the_settings_do_not_list() {
+    let fixture = Fixture::new().await;
+    let backend = serve().await;
+    let at = |host: &str| PutBackendRequest {
+        endpoint: format!("http://{host}:{}", backend.address.port()),
+        ..flows(&backend)
+    };
+    for (by, host, allowed) in [
+        ("acme/bob", "localhost", false),
+        ("acme/bob", "127.0.0.2", false),
+        // The settings of these tests list it.
+        ("acme/bob", "127.0.0.1", true),
+        ("ada", "localhost", true),
+        ("system/root", "localhost", true),
+    ] {
+        let put = catalogue_of(&fixture, by).put_backend(at(host)).await;
+        let refused = put.err().map(|refused| grpc_kit::violations(&refused));
+        let field = refused.map(|violations| violations[0].0.clone());
+        let expected = (!allowed).then(|| "endpoint".to_owned());
+        assert_eq!(field, expected, "{by} {host}");
+    }
 }
 
 #[tokio::test]

@@ -6,7 +6,6 @@ use model_client::ModelError;
 use run_events::{CancelReason, outcome};
 use run_log::AppendError;
 use serde_json::json;
-use tenancy::tenants::name_of;
 
 /// The reason for ending a turn before the model stops.
 #[derive(Debug)]
@@ -52,7 +51,7 @@ pub(super) const TENANT_LIMIT: &str = "tenant_limit";
 /// Ends a turn whose model gave no answer.
 pub(super) fn without_answer(model: &str, error: &ModelError) -> TurnStop {
     if let ModelError::TenantLimit(reached) = error {
-        let details = json!({"limit": name_of(reached.quantity), "maximum": reached.maximum});
+        let details = json!({"limit": reached.quantity.name(), "maximum": reached.maximum});
         return TurnStop::Failed(Box::new(common::CallError {
             retryable: error.is_retryable(),
             details_json: details.to_string(),

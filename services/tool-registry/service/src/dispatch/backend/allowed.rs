@@ -2,7 +2,10 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-/// Loopback, and the hosts that the operator lists.
+use core_types::Tenant;
+
+/// The hosts that the operator lists, and loopback for the tenants that are the operator's own: at loopback, a caller
+/// of another tenant would reach every port of the machine.
 #[derive(Clone, Debug, Default)]
 pub struct AllowedHosts {
     listed: Arc<[String]>,
@@ -25,14 +28,19 @@ impl AllowedHosts {
         authority.is_ok_and(|authority| !authority.host().is_empty() && !entry.contains('@'))
     }
 
-    /// Whether a host, as it stands in an address, may be dialled.
-    pub(super) fn allow(&self, host: &str, port: u16) -> bool {
+    /// Whether a tenant may dial loopback without an entry of the settings.
+    pub(super) fn has_loopback(tenant: Tenant) -> bool {
+        [Tenant::DEFAULT, Tenant::SYSTEM].contains(&tenant)
+    }
+
+    /// Whether a host, as it stands in an address, may be dialled for a tenant.
+    pub(super) fn allow(&self, tenant: Tenant, host: &str, port: u16) -> bool {
         let host = host.to_ascii_lowercase();
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let address: Option<IpAddr> = bare.parse().ok();
-        if host == "localhost"
-            || address.is_some_and(|address| address.to_canonical().is_loopback())
-        {
+        let is_loopback = host == "localhost"
+            || address.is_some_and(|address| address.to_canonical().is_loopback());
+        if is_loopback && Self::has_loopback(tenant) {
             return true;
         }
         let with_port = format!("{host}:{port}");
@@ -64,9 +72,28 @@ mod tests {
             ("0.0.0.0", 80, false),
             ("localhost.evil", 80, false),
         ] {
-            assert_eq!(allowed.allow(host, port), expected, "{host}:{port}");
+            for tenant in [Tenant::DEFAULT, Tenant::SYSTEM] {
+                let is_allowed = allowed.allow(tenant, host, port);
+                assert_eq!(is_allowed, expected, "{tenant} {host}:{port}");
+            }
         }
         assert!(AllowedHosts::is_valid("tools.internal:50051") && AllowedHosts::is_valid("[::2]"));
         assert!(!AllowedHosts::is_valid("http://x") && !AllowedHosts::is_valid("a@b"));
+    }
+
+    #[test]
+    fn another_tenant_reaches_loopback_only_where_the_settings_list_it() {
+        let (acme, listed) = (Tenant::new("acme").unwrap(), ["127.0.0.1:7".to_owned()]);
+        for (listed, host, port, expected) in [
+            (&[][..], "localhost", 7, false),
+            (&[], "127.0.0.1", 7, false),
+            (&[], "[::1]", 7, false),
+            (&[], "[::ffff:127.0.0.1]", 7, false),
+            (&listed, "127.0.0.1", 7, true),
+            (&listed, "127.0.0.1", 8, false),
+        ] {
+            let allowed = AllowedHosts::new(listed);
+            assert_eq!(allowed.allow(acme, host, port), expected, "{host}:{port}");
+        }
     }
 }

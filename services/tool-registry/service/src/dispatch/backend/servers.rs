@@ -73,7 +73,7 @@ impl Backend {
 }
 
 impl Backends {
-    /// Takes the store of the servers, and dials loopback and these hosts only.
+    /// Takes the store of the servers, and dials these hosts only.
     pub fn new(store: Arc<dyn DocumentStore>, allowed: AllowedHosts) -> Self {
         let inner = Inner {
             tenants: PerTenant::new(MAX_TENANTS),
@@ -174,7 +174,7 @@ impl Backends {
             let stored: StoredBackend = serde_json::from_str(&row.text).map_err(damaged)?;
             // Digits that are none make descriptors that are none.
             let descriptors = hex::decode(&stored.descriptors).unwrap_or_default();
-            let known = channel_to(&stored.endpoint, allowed).and_then(|channel| {
+            let known = channel_to(&stored.endpoint, tenant, allowed).and_then(|channel| {
                 Backend::known(&row.id, &stored.endpoint, descriptors, channel)
             });
             match known {

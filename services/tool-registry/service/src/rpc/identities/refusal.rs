@@ -7,6 +7,7 @@ use run_events::store_failure;
 use tonic::{Code, Status};
 use tool_domain::identity::Refusal;
 
+use super::super::refusal::not_permitted;
 use crate::identities::{NotChanged, NotProven};
 
 /// Returns the status of every credential that proves no principal, whatever is wrong with it.
@@ -24,34 +25,13 @@ pub(super) fn unauthenticated() -> Status {
 pub(super) fn not_proven(reason: NotProven) -> Status {
     match reason {
         NotProven::Credential => unauthenticated(),
-        NotProven::Closed(tenant) => {
-            let message =
-                format!("the tenant `{tenant}` is closed; ask the operator of the installation");
-            let closed = Failure::new(Code::FailedPrecondition, ErrorReason::TenantClosed, message);
-            closed.metadata("tenant", tenant.as_str()).into_status()
-        }
+        NotProven::Closed(tenant) => tenancy::closed(tenant).into_status(),
     }
 }
 
-/// Refuses a caller who lacks a permission for the installation.
-pub(super) fn denied_in_system(principal: &Principal, permission: Permission) -> Status {
-    let name = permission.name();
-    let message = format!(
-        "`{principal}` does not have the permission `{name}` in the tenant `system`, which another tenant and the \
-         roles for the installation need"
-    );
-    Failure::new(
-        Code::PermissionDenied,
-        ErrorReason::PermissionDenied,
-        message,
-    )
-    .metadata("principal", principal.as_str())
-    .metadata("permission", name)
-    .into_status()
-}
-
-/// Returns the status of a change that was not made. `field` is the field of the request that it refuses.
-pub(super) fn of_change(error: NotChanged, field: &str) -> Status {
+/// Returns the status of a change that was not made. `field` is the field of the request that it refuses,
+/// `by` the caller.
+pub(super) fn of_change(error: NotChanged, field: &str, by: &Principal) -> Status {
     match error {
         NotChanged::OwnProcess => bootstrap_refused(error.to_string()).into_status(),
         NotChanged::Store(error) => store_failure(&error).into_status(),
@@ -65,15 +45,16 @@ pub(super) fn of_change(error: NotChanged, field: &str) -> Status {
                 });
             refused.into_status()
         }
-        NotChanged::Refused(refusal) => of_refusal(&refusal, field).into_status(),
+        NotChanged::Refused(refusal) => of_refusal(&refusal, field, by).into_status(),
     }
 }
 
-fn of_refusal(refusal: &Refusal, field: &str) -> Failure {
+fn of_refusal(refusal: &Refusal, field: &str, by: &Principal) -> Failure {
     let message = refusal.to_string();
     let not_done = |reason| Failure::new(Code::FailedPrecondition, reason, message.clone());
     let not_found = |reason| Failure::new(Code::NotFound, reason, message.clone());
     match refusal {
+        Refusal::OfInstallation => not_permitted(by, Permission::Administer, message),
         Refusal::Open => not_done(ErrorReason::LastAdministrator),
         Refusal::LastAdministrator(principal) => {
             not_done(ErrorReason::LastAdministrator).metadata("principal", principal)

@@ -36,7 +36,7 @@ impl Position {
     /// Moves on to an event. Returns false if the follower has it.
     fn advance(&mut self, effect: &EffectId, event: &RunEvent) -> bool {
         let generation = match &event.kind {
-            // Those of a run below have a place in its log.
+            // The events of a run below have a place in its log.
             Some(Kind::OutputChunk(chunk))
                 if chunk.effect_id == effect.as_str() && chunk.interface_key.is_empty() =>
             {

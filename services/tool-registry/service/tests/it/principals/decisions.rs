@@ -3,14 +3,19 @@
 use contracts::tavern::{
     common::v1::{CallStatus, ErrorReason},
     registry::v1::{
-        Approval, DecideApprovalRequest, approval_service_client::ApprovalServiceClient,
+        Approval, DecideApprovalRequest, GetApprovalRequest, ListApprovalsRequest,
+        WatchApprovalsRequest, approval_service_client::ApprovalServiceClient,
+        watch_approvals_response::Record,
     },
 };
+use core_types::{CallPath, Reach};
+use futures::StreamExt;
+use grpc_kit::CallContext;
 use serde_json::json;
 use tonic::{Code, Status};
 use tool_domain::identity::Account;
 
-use super::{account, calls_of, finish_as, make_key, make_keys, put, texts};
+use super::{account, calls_of, finish_as, make_key, make_keys, named, put, texts};
 use crate::{
     approvals::{approve, approver, decide as decide_by_key, give, pending, reject},
     fixture::{Fixture, code_of, finish, with_effect},
@@ -197,4 +202,74 @@ async fn s612_an_approval_is_remembered_for_the_principal_of_its_call() {
         .unwrap();
     let (_, other) = other.await.unwrap().unwrap();
     assert_eq!(code_of(&other), "approval_rejected");
+}
+
+#[tokio::test]
+async fn a_caller_with_its_own_reach_sees_the_approvals_of_its_own_calls_unless_it_may_approve() {
+    let fixture = ask_before_giving().await;
+    for (name, effect) in [("ada", "e1"), ("bob", "e2")] {
+        super::start_as(&fixture, name, effect, "give").await;
+    }
+    let of_ada = pending(&fixture, "e1").await;
+    pending(&fixture, "e2").await;
+    for (name, seen) in [
+        ("ada", &["e1"][..]),
+        ("bob", &["e2"]),
+        ("vic", &[]),
+        ("mara", &["e2", "e1"]),
+        ("root", &["e2", "e1"]),
+    ] {
+        let context = CallContext::new(named(name), CallPath::default()).reaching(Reach::Own);
+        let mut approvals = ApprovalServiceClient::new(fixture.acting_in(&context));
+        let listed = approvals.list_approvals(ListApprovalsRequest::default());
+        let listed = listed.await.unwrap().into_inner().approvals;
+        let effects = |approvals: &[Approval]| -> Vec<String> {
+            let effects = approvals.iter().map(|approval| approval.effect_id.clone());
+            effects.collect()
+        };
+        assert_eq!(effects(&listed), seen, "{name}");
+        let id = |approval_id: &str| GetApprovalRequest {
+            approval_id: approval_id.to_owned(),
+        };
+        let found = approvals.get_approval(id(&of_ada.approval_id)).await;
+        let missing = approvals.get_approval(id("apr_0")).await.unwrap_err();
+        match found {
+            Ok(_) => assert!(seen.contains(&"e1"), "{name}"),
+            Err(refused) => {
+                assert!(!seen.contains(&"e1"), "{name}");
+                let words = refused.message().replace(&of_ada.approval_id, "apr_0");
+                assert_eq!(
+                    (refused.code(), &*words),
+                    (missing.code(), missing.message())
+                );
+            }
+        }
+        let watched = approvals.watch_approvals(WatchApprovalsRequest::default());
+        let mut watched = watched.await.unwrap().into_inner();
+        let mut followed = Vec::new();
+        while let Some(Record::Approval(approval)) = watched.next().await.unwrap().unwrap().record {
+            followed.push(approval);
+        }
+        assert_eq!(effects(&followed), seen, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_watch_with_its_own_reach_has_the_changes_of_its_own_calls() {
+    let fixture = ask_before_giving().await;
+    let context = CallContext::new(named("ada"), CallPath::default()).reaching(Reach::Own);
+    let mut approvals = ApprovalServiceClient::new(fixture.acting_in(&context));
+    let watched = approvals.watch_approvals(WatchApprovalsRequest::default());
+    let mut watched = watched.await.unwrap().into_inner();
+    let ready = watched.next().await.unwrap().unwrap().record;
+    assert!(matches!(ready, Some(Record::Ready(_))), "{ready:?}");
+    for (name, effect) in [("bob", "e1"), ("ada", "e2")] {
+        super::start_as(&fixture, name, effect, "give").await;
+        pending(&fixture, effect).await;
+    }
+    let next = watched.next().await.unwrap().unwrap().record;
+    let Some(Record::Approval(approval)) = next else {
+        panic!("{next:?}");
+    };
+    assert_eq!((&*approval.principal, &*approval.effect_id), ("ada", "e2"));
 }
