@@ -30,9 +30,13 @@ pub(super) fn remarks(diagnostics: &[LoadDiagnostic]) {
     }
 }
 
-/// Returns the word for the origin of a document.
-pub(super) fn source(from_file: bool) -> String {
-    let source = if from_file { "file" } else { "stored" };
+/// Returns the word for the origin of a document: a file, the store of the tenant, or the tenant `system`.
+pub(super) fn source(from_file: bool, is_shared: bool) -> String {
+    let source = match (is_shared, from_file) {
+        (true, _) => "shared",
+        (false, true) => "file",
+        (false, false) => "stored",
+    };
     source.to_owned()
 }
 
@@ -89,7 +93,7 @@ pub(super) async fn print_revisions(
         [
             revision.revision.to_string(),
             revision.version.clone(),
-            source(revision.from_file),
+            source(revision.from_file, false),
             revision
                 .create_time
                 .map_or_else(String::new, |time| time.to_string()),

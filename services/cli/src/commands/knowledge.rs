@@ -161,7 +161,7 @@ async fn list(knowledge: &mut Knowledge, as_json: bool) -> anyhow::Result<()> {
         [
             base.kb_id.clone(),
             base.name.clone(),
-            documents::source(base.from_file),
+            documents::source(base.from_file, base.shared),
             base.entry_count.to_string(),
             base.description.replace('\n', " "),
         ]

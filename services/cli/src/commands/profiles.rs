@@ -75,7 +75,7 @@ async fn list(profiles: &mut Profiles, as_json: bool) -> anyhow::Result<()> {
             profile.profile_id.clone(),
             profile.name.clone(),
             profile.model.clone(),
-            documents::source(profile.from_file),
+            documents::source(profile.from_file, profile.shared),
             revision.map_or_else(String::new, |revision| revision.revision.to_string()),
         ]
     };

@@ -156,9 +156,15 @@ impl Command {
 async fn list(registry: &mut Registry, as_json: bool) -> anyhow::Result<ExitCode> {
     let row = |tool: &Tool| {
         let description = tool.description.lines().next().unwrap_or_default();
-        [tool.tool_id.clone(), effects(tool), description.to_owned()]
+        let shared = if tool.shared { "shared" } else { "" };
+        [
+            tool.tool_id.clone(),
+            effects(tool),
+            shared.to_owned(),
+            description.to_owned(),
+        ]
     };
-    let head = ["TOOL", "EFFECTS", "DESCRIPTION"];
+    let head = ["TOOL", "EFFECTS", "SHARED", "DESCRIPTION"];
     list::print_all(as_json, head, row, async |page_token| {
         let request = ListToolsRequest {
             page_token,

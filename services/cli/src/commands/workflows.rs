@@ -186,7 +186,7 @@ async fn list(workflows: &mut Workflows, as_json: bool) -> anyhow::Result<ExitCo
         [
             workflow.workflow_id.clone(),
             workflow.name.clone(),
-            source(workflow.from_file),
+            source(workflow.from_file, workflow.shared),
             description.to_owned(),
         ]
     };

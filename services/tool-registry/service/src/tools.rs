@@ -129,7 +129,7 @@ impl Tools {
     }
 
     /// Loads the tools and gRPC servers of the default tenant and the shared ones, so that one that no longer works is
-    /// logged at the start. Those of other tenants are loaded when they are used first.
+    /// logged at the start. The tools of other tenants are loaded when they are used first.
     ///
     /// # Errors
     /// The store's failure.

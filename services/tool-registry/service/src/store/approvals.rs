@@ -85,7 +85,7 @@ pub(crate) trait ApprovalStore: Send + Sync {
 
     /// Returns at most `limit` approvals of all tenants that ended before a time, in nanoseconds since 1970, the oldest
     /// first, after a time of creation and an id, each with the conversation for whose later calls it stands; empty if
-    /// for none. Those whose call has yet to be started again are not among them.
+    /// for none. Approvals whose call has yet to be started again are not among them.
     async fn ended_before(
         &self,
         before: i64,

@@ -10,7 +10,7 @@ use tool_domain::tenant::DayAmount;
 /// The nanoseconds of a day.
 const DAY: i64 = 24 * 60 * 60 * 1_000_000_000;
 
-/// The uses of tenants. Those of a day are of the present one.
+/// The uses of tenants. Amounts of a day are of the present one.
 #[derive(Debug, Default)]
 pub(crate) struct Uses {
     /// The last report of each service, by its place.

@@ -139,7 +139,7 @@ impl Loaded {
     }
 }
 
-/// Loads the tools that were put for a tenant. One that no longer works is logged and left out; it stays in the
+/// Loads the tools that were put for a tenant. A tool that no longer works is logged and left out; it stays in the
 /// store.
 async fn load(tenant: Tenant, shared: &Shared) -> Result<Catalogue, StoreError> {
     let mut catalogue = (*shared.of_all).clone();

@@ -1,7 +1,7 @@
 //! The tools by which a model uses the handles of its conversation: `system:read_stream`,
 //! `system:list_handles` and `system:cancel`.
 //!
-//! A handle is the effect id of a call. Those of another conversation are not there, and neither are those of calls
+//! A handle is the effect id of a call. Calls of another conversation are not there, and neither are those of calls
 //! that the caller cannot see.
 
 use call_outcome::{CallOutcome, Category, Failure};
