@@ -44,14 +44,15 @@ impl<T: Default> PerTenant<T> {
             *used = now;
             return Arc::clone(value);
         }
-        if kept.values.len() >= self.most {
+        while kept.values.len() >= self.most {
             let idle = kept.values.iter();
             // New holders come through this lock only.
             let idle = idle.filter(|(_, (_, value))| Arc::strong_count(value) == 1);
             let oldest = idle.min_by_key(|(_, (used, _))| *used);
-            if let Some(oldest) = oldest.map(|(tenant, _)| *tenant) {
-                kept.values.remove(&oldest);
-            }
+            let Some(oldest) = oldest.map(|(tenant, _)| *tenant) else {
+                break;
+            };
+            kept.values.remove(&oldest);
         }
         let value = Arc::<T>::default();
         kept.values.insert(tenant, (now, Arc::clone(&value)));

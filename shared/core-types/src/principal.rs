@@ -6,13 +6,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::Tenant;
-use crate::tenant::{MAX_TENANT_BYTES, TenantError};
+use crate::tenant::TenantError;
 
 /// The longest name of a principal within its tenant, in bytes.
 pub const MAX_PRINCIPAL_BYTES: usize = 64;
-
-/// The longest text of a principal, in bytes: a tenant, a slash and a name.
-pub const MAX_QUALIFIED_BYTES: usize = MAX_TENANT_BYTES + 1 + MAX_PRINCIPAL_BYTES;
 
 /// The name of callers without a key.
 const LOCAL: &str = "local";
@@ -38,13 +35,13 @@ struct Given {
 /// A text is not a principal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrincipalError {
-    /// The name is none.
+    /// The name is malformed.
     #[error(
         "must have 1 to {MAX_PRINCIPAL_BYTES} characters of a-z, 0-9, `.`, `_`, `-` and begin with a letter \
          or a digit"
     )]
     Name,
-    /// The part before the slash is no tenant.
+    /// The tenant before the slash is malformed.
     #[error("before the slash: {0}")]
     Tenant(#[from] TenantError),
 }
@@ -56,7 +53,7 @@ impl Principal {
     /// Reads the text of a principal.
     ///
     /// # Errors
-    /// [`PrincipalError`] when the text is none.
+    /// [`PrincipalError`] when the text is malformed.
     pub fn new(text: &str) -> Result<Self, PrincipalError> {
         match text.split_once('/') {
             None => Self::of(Tenant::DEFAULT, text),
@@ -67,7 +64,7 @@ impl Principal {
     /// Reads the name of a principal of a tenant.
     ///
     /// # Errors
-    /// [`PrincipalError::Name`] when it is none.
+    /// [`PrincipalError::Name`] when the name is malformed.
     pub fn of(tenant: Tenant, name: &str) -> Result<Self, PrincipalError> {
         let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
         let bytes = name.as_bytes();

@@ -310,7 +310,11 @@ impl<K: Kind> Documents<K> {
         let _one_at_a_time = inner.changing.lock().await;
         let row = inner.parts.store.get(collection, id).await?;
         match self.in_force(tenant, id, row.as_ref()) {
-            None if self.get(tenant, id).await?.is_some() => return Err(ChangeError::IsShared),
+            None if tenant != Tenant::SYSTEM
+                && self.current(Tenant::SYSTEM, id).await?.is_some() =>
+            {
+                return Err(ChangeError::IsShared);
+            }
             None => return Err(ChangeError::NotFound),
             Some(known) if known.from_file => return Err(ChangeError::IsFile),
             Some(known) => ChangeError::check_etag(etag, &K::etag(&known.document))?,

@@ -219,7 +219,7 @@ impl DocumentStore for SqliteDocuments {
     }
 
     async fn remove_tenant(&self, tenant: Tenant, limit: u32) -> Result<u64, StoreError> {
-        sql_store::remove_rows(&self.database, &TABLES, tenant.as_str(), limit).await
+        sql_store::remove_rows(&self.database, &TABLES, tenant, limit).await
     }
 
     async fn close(&self) {

@@ -107,6 +107,11 @@ impl CallContext {
         self.reach
     }
 
+    /// Returns the reach that is stored with work for a later time, which never has more than its tenant.
+    pub fn stored_reach(&self) -> Reach {
+        self.reach.min(Reach::Tenant)
+    }
+
     /// Returns the context with another reach.
     #[must_use]
     pub fn reaching(mut self, reach: Reach) -> Self {

@@ -9,7 +9,7 @@ use run_log::{AppendError, RunState, RunSummary};
 use tonic::Status;
 
 use crate::active::Active;
-use crate::control::CancelReason;
+use crate::control::{CancelReason, Presence};
 use crate::failure::append_failure;
 use crate::meta::RunMeta;
 use crate::outcome;
@@ -40,21 +40,44 @@ impl Runs {
         run_id: &str,
         reason: &str,
     ) -> Result<Cancelled, Status> {
-        let summary = self.store().find(context, run_id).await?;
         let mut still_running = Vec::new();
-        if summary.state == RunState::Open {
-            match self.reach(context, run_id).await? {
-                RunPresence::Present(active, _stays) => {
-                    still_running = stop(active, reason).await?
-                }
-                RunPresence::NotResumed(summary) => self.end_inactive(*summary, reason).await?,
-                RunPresence::Ended => {}
-            }
+        if let Some((active, _stays)) = self.order_cancel(context, run_id, reason).await? {
+            still_running = wait_for_end(active).await;
         }
         Ok(Cancelled {
             run: self.get(context, run_id).await?,
             still_running,
         })
+    }
+
+    /// Orders the cancellation of a run without waiting for its end. Returns the run if a task executes it; it stays in
+    /// memory while the second value lives.
+    ///
+    /// # Errors
+    /// RUN_NOT_FOUND, or a storage that does not work.
+    pub(crate) async fn order_cancel(
+        &self,
+        context: &CallContext,
+        run_id: &str,
+        reason: &str,
+    ) -> Result<Option<(Active, Presence)>, Failure> {
+        let summary = self.store().find(context, run_id).await?;
+        if summary.state != RunState::Open {
+            return Ok(None);
+        }
+        match self.reach(context, run_id).await? {
+            RunPresence::Present(active, stays) => {
+                let requested = CancelReason::Requested(reason.to_owned());
+                let recorded = request_cancel(&active.recorder, reason);
+                active.control.cancel_once(requested, recorded).await?;
+                Ok(Some((active, stays)))
+            }
+            RunPresence::NotResumed(summary) => {
+                self.end_inactive(*summary, reason).await?;
+                Ok(None)
+            }
+            RunPresence::Ended => Ok(None),
+        }
     }
 
     /// Ends a run that no task executes: its service has not resumed it.
@@ -73,15 +96,12 @@ impl Runs {
     }
 }
 
-/// Stops a run that a task executes, and returns the work that has not ended in time.
-async fn stop(active: Active, reason: &str) -> Result<Vec<common::PendingWork>, Failure> {
-    let requested = CancelReason::Requested(reason.to_owned());
-    let recorded = request_cancel(&active.recorder, reason);
-    active.control.cancel_once(requested, recorded).await?;
-    let mut ended = active.ended;
-    match tokio::time::timeout(CANCEL_WAIT, ended.wait_for(|ended| *ended)).await {
-        Ok(_) => Ok(Vec::new()),
-        Err(_) => Ok(active.control.in_flight()),
+/// Waits for the end of a cancelled run, and returns the work that has not ended in time.
+async fn wait_for_end(mut active: Active) -> Vec<common::PendingWork> {
+    let ended = active.ended.wait_for(|ended| *ended);
+    match tokio::time::timeout(CANCEL_WAIT, ended).await {
+        Ok(_) => Vec::new(),
+        Err(_) => active.control.in_flight(),
     }
 }
 

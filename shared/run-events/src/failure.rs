@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use contracts::tavern::common::v1::{self as common, ErrorReason};
-use grpc_kit::Failure;
+use core_types::RunId;
+use grpc_kit::{CallContext, Failure};
 use run_log::{AppendError, CreateError, ReadError, StorageError};
 use sql_store::StoreError;
 use tonic::Code;
@@ -64,31 +65,25 @@ fn unavailable() -> Failure {
 }
 
 /// Turns a failed creation into a failure for the wire.
-pub(crate) fn create_failure(error: &CreateError, request_id: &str) -> Failure {
+pub(crate) fn create_failure(
+    error: &CreateError,
+    context: &CallContext,
+    request_id: &str,
+) -> Failure {
     match error {
         CreateError::Invalid(violations) => violations
             .iter()
             .fold(Failure::invalid_fields(), |failure, v| {
                 failure.violation(&v.place, &v.problem)
             }),
-        CreateError::RequestIdConflict { run } => Failure::new(
-            Code::AlreadyExists,
-            ErrorReason::RequestIdReused,
-            format!(
-                "the request id was used for run {run} with another body; use a new request id"
-            ),
-        )
-        .metadata("request_id", request_id)
-        .metadata("run_id", run.to_string()),
-        CreateError::RequestOfDeletedRun { run } => Failure::new(
-            Code::AlreadyExists,
-            ErrorReason::RequestIdReused,
-            format!(
-                "the request id was used for run {run}, which was deleted; use a new request id"
-            ),
-        )
-        .metadata("request_id", request_id)
-        .metadata("run_id", run.to_string()),
+        CreateError::RequestIdConflict { run, owner } => {
+            let run = context.sees(owner).then_some(run);
+            request_id_reused(request_id, run, " with another body")
+        }
+        CreateError::RequestOfDeletedRun { run, owner } => {
+            let run = context.sees(owner).then_some(run);
+            request_id_reused(request_id, run, ", which was deleted")
+        }
         CreateError::Storage(error) => storage_failure(error),
         CreateError::RunExists | CreateError::Unknown => {
             tracing::error!(error = %error, "a run could not be created");
@@ -98,6 +93,21 @@ pub(crate) fn create_failure(error: &CreateError, request_id: &str) -> Failure {
                 "the run may or may not have been created; repeat the request with its request id",
             )
         }
+    }
+}
+
+/// Reports a request id that another run has. It names the run only where the caller can see it.
+fn request_id_reused(request_id: &str, run: Option<&RunId>, detail: &str) -> Failure {
+    let used = match run {
+        Some(run) => format!("was used for run {run}{detail}"),
+        None => "was used before".to_owned(),
+    };
+    let message = format!("the request id {used}; use a new request id");
+    let failure = Failure::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message)
+        .metadata("request_id", request_id);
+    match run {
+        Some(run) => failure.metadata("run_id", run.to_string()),
+        None => failure,
     }
 }
 

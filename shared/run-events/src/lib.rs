@@ -66,6 +66,7 @@ pub use retention::{Neighbours, RetentionSettings};
 pub use runs::{OpenRun, Runs};
 pub use start::{StartRun, Started, request_hash};
 pub use store::seen_by;
+pub use tenants::TENANT_CLOSED;
 pub use waits::{BegunWait, DeclaredSignals, RecordedWaits, Waits, Woken};
 pub use wake::to_its_end;
 pub use watch::Records;

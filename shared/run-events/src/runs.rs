@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::run::v1::ListRunsRequest;
-use core_types::{Clock, IdSource, RunId, RunOwner, Timestamp};
+use core_types::{Clock, IdSource, PerTenant, RunId, RunOwner, Timestamp};
 use futures::future::BoxFuture;
 use grpc_kit::{CallContext, Drain, Failure, Transport};
 use run_log::{
@@ -12,6 +12,7 @@ use run_log::{
     StateFilter, StorageError,
 };
 use tenancy::Tenants;
+use tokio::sync::Mutex;
 use tonic::Status;
 
 use crate::control::RunControl;
@@ -26,6 +27,9 @@ use crate::waiting::follow_call_waits;
 use crate::waits::{DeclaredSignals, RecordedWaits, Waits};
 use crate::watch::Records;
 
+/// The most tenants whose lock is kept although it is free.
+const MAX_FREE_LOCKS: usize = 1_024;
+
 /// The number of runs that are read at a time.
 const PAGE: usize = 256;
 
@@ -34,6 +38,8 @@ const PAGE: usize = 256;
 pub struct Runs {
     store: RunStore,
     pub(crate) tenants: Tenants,
+    /// Held while a run is started whose tenant has a limit of open runs.
+    pub(crate) starting: Arc<PerTenant<Mutex<()>>>,
     executor: Executor,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn IdSource>,
@@ -78,6 +84,7 @@ impl Runs {
         Self {
             store: RunStore { logs, owner },
             tenants: Tenants::default(),
+            starting: Arc::new(PerTenant::new(MAX_FREE_LOCKS)),
             executor: Executor::new(),
             clock,
             ids,

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
-use core_types::{CallPath, Durability, Reach, RequestId, RunId, RunOwner, Timestamp};
+use core_types::{CallPath, Durability, RequestId, RunId, RunOwner, Timestamp};
 use grpc_kit::{CallContext, Failure};
 use prost::Message;
-use run_log::{Created, NewRun, RequestKey};
+use run_log::{CreateError, Created, NewRun, RequestKey};
 use tonic::Code;
 
 use crate::codec::{durability_from_proto, durability_to_proto, timestamp_to_proto};
@@ -115,8 +115,9 @@ impl Runs {
         };
         let key = summary.request.as_ref();
         if key.is_some_and(|key| key.body_hash != body_hash) {
-            let reused = run_log::CreateError::RequestIdConflict { run: summary.id };
-            return Err(create_failure(&reused, request_id));
+            let (run, owner) = (summary.id, summary.owner);
+            let reused = CreateError::RequestIdConflict { run, owner };
+            return Err(create_failure(&reused, context, request_id));
         }
         self.store().resource(summary).await.map(Some)
     }
@@ -125,10 +126,18 @@ impl Runs {
     /// request started before.
     ///
     /// # Errors
-    /// A [`Failure`] for the wire: wrong options, a request id used with another body, or a
-    /// storage that does not work.
+    /// TENANT_CLOSED or TENANT_LIMIT unless the request started its run before, wrong options, a request id used with
+    /// another body, or a storage that does not work.
     pub async fn start(&self, context: &CallContext, start: StartRun) -> Result<Started, Failure> {
-        self.admit(context)?;
+        let _admission = match self.admit(context).await {
+            Ok(admission) => admission,
+            Err(refused) => {
+                let before = self
+                    .started_before(context, start.scope, &start.request_id, start.body_hash)
+                    .await?;
+                return before.map(Started::Replayed).ok_or(refused);
+            }
+        };
         let now = self.clock().now();
         let timeout = checked_timeout(start.options.as_ref(), start.can_wait)?;
         let deadline = start
@@ -151,7 +160,7 @@ impl Runs {
             conversation_id: start.conversation_id.clone(),
             path,
             principal: context.principal().clone(),
-            reach: context.reach().min(Reach::Tenant),
+            reach: context.stored_reach(),
             traceparent: telemetry::context::current_traceparent().unwrap_or_default(),
             data: start.owner_data,
         };
@@ -183,7 +192,7 @@ impl Runs {
         if !matches!(created, Ok(Created::New(_))) {
             self.executor().active().remove(stamp.run);
         }
-        match created.map_err(|error| create_failure(&error, &start.request_id))? {
+        match created.map_err(|error| create_failure(&error, context, &start.request_id))? {
             Created::New(writer) => Ok(Started::New(
                 Recorder::new(writer, stamp, durability, deadline, phase::RUNNING),
                 meta,

@@ -2,10 +2,10 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use core_types::{RunId, Tenant, Timestamp};
+use core_types::{RunId, Timestamp};
 use tokio::sync::watch;
 
 use crate::{
@@ -22,8 +22,6 @@ const TAIL_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct RunCell {
     id: RunId,
-    /// The tenant of the run, once it has a writer.
-    tenant: OnceLock<Tenant>,
     /// Locked while one append is hashed and queued, never across an await.
     chain: Mutex<Chain>,
     /// Locked while handles of events are copied, never across an await.
@@ -110,18 +108,6 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl RunCell {
     pub(crate) fn id(&self) -> RunId {
         self.id
-    }
-
-    /// Sets the tenant of the run, for its writer.
-    pub(crate) fn belongs_to(&self, tenant: Tenant) {
-        self.tenant.get_or_init(|| tenant);
-    }
-
-    /// Counts the run as ended.
-    pub(crate) fn count_end(&self) {
-        if let (Some(tenant), Some(registry)) = (self.tenant.get(), self.registry.upgrade()) {
-            registry.count_end(*tenant);
-        }
     }
 
     pub(crate) fn chain(&self) -> MutexGuard<'_, Chain> {
@@ -373,8 +359,6 @@ pub(crate) struct Assigned {
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     cells: Mutex<HashMap<RunId, Weak<RunCell>>>,
-    /// The number of open runs of each tenant.
-    open: Mutex<HashMap<Tenant, u64>>,
 }
 
 impl Registry {
@@ -386,7 +370,6 @@ impl Registry {
         }
         let cell = Arc::new(RunCell {
             id,
-            tenant: OnceLock::new(),
             chain: Mutex::new(Chain::new()),
             tail: Mutex::default(),
             progress: watch::Sender::default(),
@@ -394,32 +377,6 @@ impl Registry {
         });
         cells.insert(id, Arc::downgrade(&cell));
         cell
-    }
-
-    /// Counts runs of a tenant as open.
-    pub(crate) fn count_open(&self, tenant: Tenant, runs: u64) {
-        *lock(&self.open).entry(tenant).or_default() += runs;
-    }
-
-    /// Counts a run of a tenant as ended.
-    pub(crate) fn count_end(&self, tenant: Tenant) {
-        let mut open = lock(&self.open);
-        if let Some(runs) = open.get_mut(&tenant) {
-            *runs = runs.saturating_sub(1);
-            if *runs == 0 {
-                open.remove(&tenant);
-            }
-        }
-    }
-
-    /// Returns the number of open runs of each tenant that has some.
-    pub(crate) fn open_runs(&self) -> HashMap<Tenant, u64> {
-        lock(&self.open).clone()
-    }
-
-    /// Returns the number of open runs of a tenant.
-    pub(crate) fn open_runs_of(&self, tenant: Tenant) -> u64 {
-        lock(&self.open).get(&tenant).copied().unwrap_or_default()
     }
 
     /// Ends every follower: the log is closed.

@@ -56,7 +56,6 @@ impl Engine {
             return Ok(created);
         }
         let writer = self.writer(run.id, durability)?;
-        self.registry.count_open(tenant, 1);
         let (reply, answer) = oneshot::channel();
         let stored = match self.send_new(&writer, run, first, bytes, Some(reply)).await {
             Ok(()) => answer.await.unwrap_or(Err(AppendError::Unknown.into())),
@@ -66,7 +65,6 @@ impl Engine {
             Ok(()) => Ok(Created::New(writer)),
             Err(error) => {
                 writer.cell().chain().abandon();
-                self.registry.count_end(tenant);
                 match error {
                     // Another call with the same request id was faster, or the run id is taken.
                     StepError::Duplicate => self
@@ -86,13 +84,11 @@ impl Engine {
         first: Vec<NewEvent>,
     ) -> Result<RunWriter, CreateError> {
         let bytes = limits::check_run(&run, &first).map_err(CreateError::Invalid)?;
-        let (writer, tenant) = (self.writer(run.id, run.durability)?, run.owner.tenant());
-        self.registry.count_open(tenant, 1);
+        let writer = self.writer(run.id, run.durability)?;
         match self.send_new(&writer, run, first, bytes, None).await {
             Ok(()) => Ok(writer),
             Err(error) => {
                 writer.cell().chain().abandon();
-                self.registry.count_end(tenant);
                 match error {
                     AppendError::Storage(error) => Err(error.into()),
                     _ => Err(CreateError::Unknown),
@@ -121,7 +117,6 @@ impl Engine {
     ) -> Result<(), AppendError> {
         let slot = self.sink.reserve(bytes).await.map_err(AppendError::from)?;
         let cell = writer.cell();
-        cell.belongs_to(run.owner.tenant());
         let mut chain = cell.chain();
         let assigned = chain.assign(writer.lease(), run.id, first, Purpose::Append)?;
         let step = Step {
@@ -159,13 +154,17 @@ impl Engine {
             None => Ok(None),
             Some(row) if row.deleted => Err(CreateError::RequestOfDeletedRun {
                 run: row.summary.id,
+                owner: row.summary.owner,
             }),
             Some(row) => replayed(row.summary, request).map(Some),
         }
     }
 
     pub(crate) async fn reopen(&self, run: RunId) -> Result<RunWriter, ReopenError> {
-        let row = self.any(run).await?.ok_or(ReopenError::NoSuchRun)?;
+        let row = self
+            .row_of_any_owner(run)
+            .await?
+            .ok_or(ReopenError::NoSuchRun)?;
         let reopened = self.reopen_listed(&row.summary, 1).await?;
         Ok(reopened.writer)
     }
@@ -179,7 +178,6 @@ impl Engine {
             return Err(ReopenError::Finished);
         }
         let cell = self.registry.cell(run.id);
-        cell.belongs_to(run.owner.tenant());
         let lease = cell.chain().seize();
         self.send(&cell, run.key, None).await?;
         // Steps queued before the seizure are now stored or rejected, so this is the truth.
@@ -203,7 +201,10 @@ impl Engine {
     /// that no other run waits long for its commit.
     pub(crate) async fn delete(&self, run: RunId) -> Result<(), DeleteError> {
         let cell = self.registry.cell(run);
-        let row = self.any(run).await?.ok_or(DeleteError::NoSuchRun)?;
+        let row = self
+            .row_of_any_owner(run)
+            .await?
+            .ok_or(DeleteError::NoSuchRun)?;
         if row.summary.state == RunState::Open {
             return Err(DeleteError::Open);
         }
@@ -216,7 +217,10 @@ impl Engine {
     /// Deletes a finished run with the name of its request; a small run in one commit.
     pub(crate) async fn forget(&self, run: RunId) -> Result<(), DeleteError> {
         let cell = self.registry.cell(run);
-        let row = self.any(run).await?.ok_or(DeleteError::NoSuchRun)?;
+        let row = self
+            .row_of_any_owner(run)
+            .await?
+            .ok_or(DeleteError::NoSuchRun)?;
         if row.summary.state == RunState::Open {
             return Err(DeleteError::Open);
         }
@@ -315,7 +319,7 @@ impl Engine {
     }
 
     /// Returns a run of any owner, for work on a run that was looked up for its reader before.
-    async fn any(&self, run: RunId) -> Result<Option<RunRow>, StorageError> {
+    async fn row_of_any_owner(&self, run: RunId) -> Result<Option<RunRow>, StorageError> {
         self.store.row(run, &Owners::All).await
     }
 
@@ -352,7 +356,9 @@ impl Engine {
         let events = self.store.page_of(run, after, limit, MAX_READ_BYTES);
         let events = events.await?;
         if events.is_empty() {
-            self.any(run).await?.ok_or(ReadError::NoSuchRun)?;
+            self.row_of_any_owner(run)
+                .await?
+                .ok_or(ReadError::NoSuchRun)?;
         }
         Ok(events)
     }
@@ -360,12 +366,18 @@ impl Engine {
     pub(crate) async fn follow(&self, run: RunId, after: u64) -> Result<Follower, ReadError> {
         // The cell first: events committed after the row was read then reach the follower.
         let cell = self.registry.cell(run);
-        let row = self.any(run).await?.ok_or(ReadError::NoSuchRun)?;
+        let row = self
+            .row_of_any_owner(run)
+            .await?
+            .ok_or(ReadError::NoSuchRun)?;
         Ok(Follower::new(cell, Arc::clone(&self.store), &row, after))
     }
 
     pub(crate) async fn verify(&self, run: RunId) -> Result<Verification, ReadError> {
-        let row = self.any(run).await?.ok_or(ReadError::NoSuchRun)?;
+        let row = self
+            .row_of_any_owner(run)
+            .await?
+            .ok_or(ReadError::NoSuchRun)?;
         let mut head = Head::empty();
         loop {
             let events = self
@@ -416,7 +428,10 @@ pub(crate) fn replayed(summary: RunSummary, request: &RequestKey) -> Result<Crea
     if body == Some(request.body_hash) {
         Ok(Created::Replayed(summary))
     } else {
-        Err(CreateError::RequestIdConflict { run: summary.id })
+        Err(CreateError::RequestIdConflict {
+            run: summary.id,
+            owner: summary.owner,
+        })
     }
 }
 

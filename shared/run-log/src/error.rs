@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use core_types::RunId;
+use core_types::{Principal, RunId};
 use sql_store::{ErrorClass, classify};
 
 /// A part of a request that the log does not accept.
@@ -87,6 +87,8 @@ pub enum CreateError {
     RequestIdConflict {
         /// The run that the request id belongs to.
         run: RunId,
+        /// The principal of that run.
+        owner: Principal,
     },
     /// A run with this id is already there.
     #[error("a run with this id is already there")]
@@ -96,6 +98,8 @@ pub enum CreateError {
     RequestOfDeletedRun {
         /// The run that the request id belonged to.
         run: RunId,
+        /// The principal of that run.
+        owner: Principal,
     },
     /// It is not known whether the run was stored. Repeat the request to find out.
     #[error("it is not known whether the run was stored; repeat the request to find out")]

@@ -13,8 +13,8 @@ use tokio::sync::Mutex;
 
 use crate::{
     CreateError, Created, DeleteError, Event, Follower, NewEvent, NewRun, Order, Owners, ReadError,
-    ReopenError, Reopened, RunCursor, RunFilter, RunPage, RunSummary, RunWriter, StateFilter,
-    StorageError, Verification,
+    ReopenError, Reopened, RunCursor, RunFilter, RunPage, RunState, RunSummary, RunWriter,
+    StateFilter, StorageError, Verification,
     engine::{Engine, replayed},
     memory_store::{MemoryLimits, MemoryStore},
     sink::Sink,
@@ -311,15 +311,6 @@ impl RunLogs {
         self.forget_requests_in(before, None).await
     }
 
-    /// Frees request ids of deleted runs of a tenant, up to some hundreds in one commit. Returns their number; zero
-    /// when none is left.
-    ///
-    /// # Errors
-    /// [`StorageError`] when they cannot be deleted.
-    pub async fn forget_requests_of(&self, tenant: Tenant) -> Result<u64, StorageError> {
-        self.forget_requests_in(END_OF_TIME, Some(tenant)).await
-    }
-
     async fn forget_requests_in(
         &self,
         before: Timestamp,
@@ -345,23 +336,57 @@ impl RunLogs {
         self.sync.close().await;
     }
 
-    /// Returns the number of runs of a tenant that have not ended. A run counts from the request to create it.
-    pub fn open_runs_of(&self, tenant: Tenant) -> u64 {
-        let logs = [&self.memory, &self.sync];
-        logs.iter()
-            .map(|log| log.registry.open_runs_of(tenant))
-            .sum()
+    /// Returns the number of runs of a tenant that have not ended, at most `most`.
+    ///
+    /// # Errors
+    /// [`StorageError`] when they cannot be counted.
+    pub async fn open_runs_of(&self, tenant: Tenant, most: u64) -> Result<u64, StorageError> {
+        let in_memory = self.memory.store.open_of(tenant, most).await?;
+        let stored = self.sync.store.open_of(tenant, most).await?;
+        Ok(most.min(in_memory + stored))
     }
 
     /// Returns the number of runs that have not ended of each tenant that has some.
-    pub fn open_runs_by_tenant(&self) -> BTreeMap<Tenant, u64> {
-        let mut all = BTreeMap::new();
-        for log in [&self.memory, &self.sync] {
-            for (tenant, runs) in log.registry.open_runs() {
-                *all.entry(tenant).or_default() += runs;
+    ///
+    /// # Errors
+    /// [`StorageError`] when they cannot be counted.
+    pub async fn open_runs_by_tenant(&self) -> Result<BTreeMap<Tenant, u64>, StorageError> {
+        let mut all = self.memory.store.open_by_tenant().await?;
+        for (tenant, runs) in self.sync.store.open_by_tenant().await? {
+            *all.entry(tenant).or_default() += runs;
+        }
+        Ok(all)
+    }
+
+    /// Removes at most `most` runs of a tenant that have ended, and request ids of deleted ones, after `before` has
+    /// deleted the data of each run. Returns a number that is zero once nothing of the tenant is left.
+    ///
+    /// # Errors
+    /// The error of `before`, or of a storage that does not work.
+    pub async fn remove_of<E: From<StorageError>, B: Future<Output = Result<(), E>>>(
+        &self,
+        tenant: Tenant,
+        most: usize,
+        before: impl Fn(RunSummary) -> B,
+    ) -> Result<u64, E> {
+        let filter = RunFilter {
+            owners: Owners::Tenant(tenant),
+            ..RunFilter::default()
+        };
+        let page = self.list(&filter, Order::OldestFirst, None, most).await?;
+        let mut left = page.runs.len() as u64 + u64::from(page.next.is_some());
+        let ended = |run: &RunSummary| run.state != RunState::Open;
+        for run in page.runs.into_iter().filter(ended) {
+            let id = run.id;
+            before(run).await?;
+            match self.forget(id).await {
+                Ok(()) | Err(DeleteError::NoSuchRun) => left -= 1,
+                Err(DeleteError::Open) => {}
+                Err(DeleteError::Storage(error)) => return Err(error.into()),
             }
         }
-        all
+        // More may follow where some were found.
+        Ok(left + self.forget_requests_in(END_OF_TIME, Some(tenant)).await?)
     }
 
     /// Lists the runs of all tenants that have not ended, oldest first: the runs that a restart must resume.

@@ -203,6 +203,15 @@ impl State {
         self.remove(key);
     }
 
+    fn open_by_tenant(&self) -> BTreeMap<Tenant, u64> {
+        let mut counts = BTreeMap::new();
+        let runs = self.runs.values().map(|run| &run.summary);
+        for run in runs.filter(|run| run.state == RunState::Open) {
+            *counts.entry(run.owner.tenant()).or_default() += 1;
+        }
+        counts
+    }
+
     /// Deletes the names of requests whose runs were deleted and had ended before a time.
     fn forget_requests(&mut self, before: Timestamp, tenant: Option<Tenant>) -> u64 {
         let runs = self.runs.iter();
@@ -447,6 +456,15 @@ impl Store for MemoryStore {
         let skip = usize::try_from(after).unwrap_or(usize::MAX);
         let after = run.events.iter().skip(skip).take(limit);
         Ok(up_to(max_bytes, after).cloned().collect())
+    }
+
+    async fn open_of(&self, tenant: Tenant, most: u64) -> Result<u64, StorageError> {
+        let open = lock(&self.state).open_by_tenant();
+        Ok(open.get(&tenant).copied().unwrap_or_default().min(most))
+    }
+
+    async fn open_by_tenant(&self) -> Result<BTreeMap<Tenant, u64>, StorageError> {
+        Ok(lock(&self.state).open_by_tenant())
     }
 
     async fn forget_requests(

@@ -78,9 +78,6 @@ pub(crate) async fn open(
     };
     let sink = Sink::Queue(Queue { steps, room });
     let engine = Engine::new(Arc::new(store), sink, next_key);
-    for (tenant, runs) in rows::open_runs(&database).await.map_err(failed)? {
-        engine.registry.count_open(tenant, runs);
-    }
     finish_deletions(&engine, &database).await.map_err(failed)?;
     Ok(engine)
 }

@@ -1,6 +1,6 @@
 //! The unit of storage, and the interface for reading it back.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use core_types::{RequestId, RunId, Tenant, Timestamp};
@@ -74,9 +74,6 @@ impl Step {
     /// Notes the success on the run's chain and answers the caller.
     pub(crate) fn acknowledge(&mut self, chain: &mut Chain) {
         chain.acknowledge(self.epoch, self.place);
-        if self.finish.is_some() {
-            self.cell.count_end();
-        }
         self.answer(Ok(()));
     }
 
@@ -153,6 +150,12 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug {
         limit: usize,
         max_bytes: usize,
     ) -> Result<Vec<Event>, StorageError>;
+
+    /// Returns the number of runs of a tenant that have not ended, at most `most`.
+    async fn open_of(&self, tenant: Tenant, most: u64) -> Result<u64, StorageError>;
+
+    /// Returns the number of runs that have not ended of each tenant that has some.
+    async fn open_by_tenant(&self) -> Result<BTreeMap<Tenant, u64>, StorageError>;
 
     /// Frees request ids of deleted runs, of one tenant or of all, that had ended before a time, a bounded number of
     /// them, and returns their number.

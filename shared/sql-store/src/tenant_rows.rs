@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use core_types::Tenant;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, sqlite::SqliteConnectOptions};
 
 use crate::{error_class::StoreError, sqlite::SqliteDatabase};
@@ -16,14 +17,14 @@ pub struct TenantTable {
 }
 
 /// Deletes at most `limit` rows of a tenant from each of the tables, in one transaction. Returns the number of rows
-/// that are left in them.
+/// that are left in them, of each at most `limit`.
 ///
 /// # Errors
 /// A database that does not work.
 pub async fn remove_rows(
     database: &SqliteDatabase,
     tables: &[TenantTable],
-    tenant: &str,
+    tenant: Tenant,
     limit: u32,
 ) -> Result<u64, StoreError> {
     let mut transaction = database.begin_write().await?;
@@ -35,13 +36,15 @@ pub async fn remove_rows(
              (SELECT tenant, {key} FROM {name} WHERE tenant = ?1 LIMIT ?2)"
         );
         sqlx::query(AssertSqlSafe(delete))
-            .bind(tenant)
+            .bind(tenant.as_str())
             .bind(limit)
             .execute(&mut *transaction)
             .await?;
-        let count = format!("SELECT COUNT(*) FROM {name} WHERE tenant = ?1");
+        let count =
+            format!("SELECT COUNT(*) FROM (SELECT 1 FROM {name} WHERE tenant = ?1 LIMIT ?2)");
         let rows: i64 = sqlx::query_scalar(AssertSqlSafe(count))
-            .bind(tenant)
+            .bind(tenant.as_str())
+            .bind(limit)
             .fetch_one(&mut *transaction)
             .await?;
         left += rows.unsigned_abs();

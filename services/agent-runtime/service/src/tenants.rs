@@ -27,12 +27,12 @@ pub(crate) struct AgentTenants {
 #[async_trait]
 impl TenantData for AgentTenants {
     async fn uses(&self) -> Result<Vec<Use>, Status> {
-        Ok(self.runs.uses())
+        Ok(self.runs.uses().await?)
     }
 
     async fn cancel(&self, tenant: Tenant) -> Result<(), Status> {
         // Turns and scenes.
-        self.runs.cancel_of(tenant).await
+        Ok(self.runs.cancel_of(tenant).await?)
     }
 
     async fn remove(&self, tenant: Tenant) -> Result<u64, Status> {

@@ -24,9 +24,8 @@ use contracts::tavern::common::v1::{
 use core_types::{Clock, Durability, EffectId, IdSource, RequestId, RunOwner, Tenant};
 use grpc_kit::{Backoff, CallContext, Failure};
 use run_log::{
-    AppendError, CreateError, Created, DeleteError, Hash, NewEvent, NewRun, Order, Owners,
-    ReopenError, RequestKey, RunFilter, RunLogs, RunState, RunSummary, RunWriter, StateFilter,
-    StorageError,
+    AppendError, CreateError, Created, Hash, NewEvent, NewRun, Order, ReopenError, RequestKey,
+    RunFilter, RunLogs, RunState, RunSummary, RunWriter, StateFilter, StorageError,
 };
 use tonic::{Code, Status};
 
@@ -95,8 +94,7 @@ impl Ledger {
         EffectId::new(name).expect("it has no character that ids must not have")
     }
 
-    /// Looks an effect up for a caller: the last of its attempts. A call that the caller cannot see is absent, and
-    /// takes as much work to look up.
+    /// Looks an effect up for a caller: the last of its attempts. A call that the caller cannot see is absent.
     ///
     /// # Errors
     /// A failure when the log cannot be read.
@@ -385,35 +383,16 @@ impl Ledger {
         }
     }
 
-    /// Removes at most `most` entries of a tenant that is being removed. Returns the number of those that are left.
+    /// Removes at most `most` entries of a tenant that is being removed. Returns a number that is zero once nothing of
+    /// the tenant is left.
     ///
     /// # Errors
     /// A failure when the log does not work.
     pub async fn remove_of(&self, tenant: Tenant, most: usize) -> Result<u64, Status> {
         self.catch_up().await;
-        let filter = RunFilter {
-            owners: Owners::Tenant(tenant),
-            ..RunFilter::default()
-        };
-        let page = self
-            .logs
-            .list(&filter, Order::OldestFirst, None, most)
-            .await;
-        let page = page.map_err(|error| storage_failure(&error))?;
-        for entry in page.runs.iter().filter(|it| it.state != RunState::Open) {
-            match self.logs.forget(entry.id).await {
-                Ok(()) | Err(DeleteError::NoSuchRun | DeleteError::Open) => {}
-                Err(DeleteError::Storage(error)) => return Err(storage_failure(&error)),
-            }
-        }
-        let forgotten = self.logs.forget_requests_of(tenant).await;
-        let forgotten = forgotten.map_err(|error| storage_failure(&error))?;
-        let left = self
-            .logs
-            .list(&filter, Order::OldestFirst, None, most)
-            .await;
-        let left = left.map_err(|error| storage_failure(&error))?;
-        Ok(forgotten + left.runs.len() as u64)
+        let nothing_more = |_| std::future::ready(Ok::<(), StorageError>(()));
+        let left = self.logs.remove_of(tenant, most, nothing_more).await;
+        left.map_err(|error| storage_failure(&error))
     }
 
     async fn by_request(

@@ -27,13 +27,13 @@ pub(crate) struct StoredData {
 #[async_trait]
 impl TenantData for StoredData {
     async fn uses(&self) -> Result<Vec<Use>, Status> {
-        let mut uses = self.inner.runs.uses();
+        let mut uses = self.inner.runs.uses().await?;
         uses.extend(self.inner.places.uses());
         Ok(uses)
     }
 
     async fn cancel(&self, tenant: Tenant) -> Result<(), Status> {
-        self.inner.runs.cancel_of(tenant).await
+        Ok(self.inner.runs.cancel_of(tenant).await?)
     }
 
     async fn remove(&self, tenant: Tenant) -> Result<u64, Status> {

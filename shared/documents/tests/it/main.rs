@@ -23,16 +23,18 @@ struct Note {
     text: String,
 }
 
+/// The kind of notes, also as one whose changes the service does not follow.
 #[derive(Debug)]
-struct NoteKind;
+struct NoteKind<const FOLLOWED: bool = true>;
 
-impl Kind for NoteKind {
+impl<const FOLLOWED: bool> Kind for NoteKind<FOLLOWED> {
     type Document = Note;
     type Invalid = String;
 
     const NAME: &'static str = "note";
     const MAX_BYTES: usize = 1_000;
     const REVISIONS: bool = true;
+    const FOLLOWED: bool = FOLLOWED;
     const KEEPS_LAST_GOOD: bool = true;
 
     fn id(note: &Note) -> &str {
@@ -76,12 +78,16 @@ async fn sqlite(directory: &Path) -> Arc<dyn DocumentStore> {
 }
 
 async fn notes(directory: &Path, files: &Path) -> Documents<NoteKind> {
+    notes_of(NoteKind, directory, files).await
+}
+
+async fn notes_of<K: Kind>(kind: K, directory: &Path, files: &Path) -> Documents<K> {
     let parts = DocumentParts {
         store: sqlite(directory).await,
         runs: None,
         clock: Arc::new(SystemClock),
     };
-    let opened = Documents::open(NoteKind, files, parts).await;
+    let opened = Documents::open(kind, files, parts).await;
     opened.expect("the documents open")
 }
 

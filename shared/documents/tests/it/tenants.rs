@@ -3,15 +3,15 @@
 use std::{path::Path, sync::Arc};
 
 use core_types::{SystemClock, Tenant};
-use documents::{ChangeError, DocumentParts, Documents, Put, Request};
+use documents::{ChangeError, DocumentParts, Documents, Kind, Put, Request};
 
-use crate::{NoteKind, body, notes, sqlite};
+use crate::{Note, NoteKind, body, notes, notes_of, sqlite};
 
 fn tenant(name: &str) -> Tenant {
     Tenant::new(name).expect("it is a name")
 }
 
-async fn put(notes: &Documents<NoteKind>, of: Tenant, text: &str) {
+async fn put<K: Kind<Document = Note>>(notes: &Documents<K>, of: Tenant, text: &str) {
     let put = Put {
         id: "",
         text,
@@ -38,7 +38,11 @@ async fn texts(notes: &Documents<NoteKind>, of: Tenant) -> Vec<(String, bool)> {
     }
 }
 
-async fn text(notes: &Documents<NoteKind>, of: Tenant, id: &str) -> Option<String> {
+async fn text<K: Kind<Document = Note>>(
+    notes: &Documents<K>,
+    of: Tenant,
+    id: &str,
+) -> Option<String> {
     let known = notes.get(of, id).await.expect("it is read");
     known.map(|known| known.document.text.clone())
 }
@@ -85,17 +89,24 @@ async fn a_tenant_reads_its_own_documents_and_the_shared_ones_and_no_others() {
 
 #[tokio::test]
 async fn a_shared_document_is_hidden_but_not_changed_by_others() {
-    let directory = tempfile::tempdir().unwrap();
-    let notes = notes(directory.path(), Path::new("")).await;
+    let [followed, unfollowed] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    hides(&notes(followed.path(), Path::new("")).await).await;
+    hides(&notes_of(NoteKind::<false>, unfollowed.path(), Path::new("")).await).await;
+}
+
+async fn hides<K: Kind<Document = Note, Invalid: std::fmt::Debug>>(notes: &Documents<K>) {
     let acme = tenant("acme");
-    put(&notes, Tenant::SYSTEM, "a shared").await;
+    put(notes, Tenant::SYSTEM, "a shared").await;
     let refused = notes.delete(acme, "a", "").await;
     assert!(matches!(refused, Err(ChangeError::IsShared)), "{refused:?}");
-    put(&notes, acme, "a of acme").await;
-    assert_eq!(text(&notes, Tenant::SYSTEM, "a").await.unwrap(), "a shared");
-    assert_eq!(text(&notes, acme, "a").await.unwrap(), "a of acme");
-    notes.delete(acme, "a", "").await.unwrap();
-    assert_eq!(text(&notes, acme, "a").await.unwrap(), "a shared");
+    put(notes, acme, "a of acme").await;
+    assert_eq!(
+        text(notes, Tenant::SYSTEM, "a").await,
+        Some("a shared".to_owned())
+    );
+    assert_eq!(text(notes, acme, "a").await, Some("a of acme".to_owned()));
+    notes.delete(acme, "a", "").await.expect("it is deleted");
+    assert_eq!(text(notes, acme, "a").await, Some("a shared".to_owned()));
 }
 
 #[tokio::test]
@@ -156,7 +167,7 @@ async fn a_removed_tenant_leaves_no_row_and_another_with_equal_ids_keeps_all() {
         runs: None,
         clock: Arc::new(SystemClock),
     };
-    let opened = Documents::open(NoteKind, Path::new(""), parts).await;
+    let opened = Documents::open(NoteKind::<true>, Path::new(""), parts).await;
     let notes = opened.unwrap();
     let [acme, other] = ["acme", "other"].map(tenant);
     for of in [acme, other] {

@@ -1,8 +1,13 @@
 //! Runs of other tenants and principals: they are not there.
 
+use contracts::tavern::common::v1::ErrorReason;
 use contracts::tavern::run::v1 as run;
+use contracts::tavern::tenant::v1::{
+    self as proto, tenant_peer_service_client::TenantPeerServiceClient,
+};
 use core_types::{CallPath, IdSource, Principal, Reach, Tenant};
 use run_events::seen_by;
+use tenancy::{TenantData, TenantSync, Use};
 use tonic::Request;
 
 use super::*;
@@ -151,6 +156,140 @@ async fn equal_request_ids_of_two_tenants_start_two_runs() {
         let id = core_types::RequestId::new("r1").unwrap();
         let found = runs.by_request(&context, "test", &id).await.unwrap();
         assert_eq!(found.map(|run| run.run_id), Some(run.to_string()));
+    }
+}
+
+/// A service without data of tenants.
+#[derive(Debug)]
+struct NoData;
+
+#[tonic::async_trait]
+impl TenantData for NoData {
+    async fn uses(&self) -> Result<Vec<Use>, tonic::Status> {
+        Ok(Vec::new())
+    }
+
+    async fn cancel(&self, _tenant: Tenant) -> Result<(), tonic::Status> {
+        Ok(())
+    }
+
+    async fn remove(&self, _tenant: Tenant) -> Result<u64, tonic::Status> {
+        Ok(0)
+    }
+}
+
+/// Limits the open runs of `acme`, as the registry does.
+async fn limit_open_runs(runs: &Runs, hard: u64) {
+    let sync = TenantSync::service(runs.tenants().clone(), Arc::new(NoData));
+    let local = grpc_kit::local(&grpc_kit::Services::new().add(sync));
+    let open_runs = proto::TenantLimit {
+        quantity: proto::TenantQuantity::OpenRuns.into(),
+        hard,
+        soft: 0,
+    };
+    let acme = proto::Tenant {
+        name: "acme".to_owned(),
+        limits: vec![open_runs],
+        ..proto::Tenant::default()
+    };
+    let synced = proto::SyncedTenant {
+        tenant: Some(acme),
+        ..proto::SyncedTenant::default()
+    };
+    let request = proto::SyncTenantsRequest {
+        tenants: vec![synced],
+    };
+    let mut peer = TenantPeerServiceClient::new(local.outermost());
+    peer.sync_tenants(request).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_starts_at_once_as_many_succeed_as_the_limit_permits() {
+    const LIMIT: usize = 7;
+    let directory = tempfile::tempdir().unwrap();
+    let mut runs = runs(directory.path()).await;
+    limit_open_runs(&runs, LIMIT as u64).await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..40 {
+        let runs = runs.clone();
+        tasks.spawn(async move {
+            let owner = caller(["acme/bob", "acme/eve"][number % 2], Reach::Own);
+            let start = StartRun {
+                can_wait: true,
+                ..a_run(&format!("r{number}"), "body")
+            };
+            runs.start(&owner, start).await
+        });
+    }
+    let ended = tasks.join_all().await;
+    let (started, refused): (Vec<_>, Vec<_>) = ended.into_iter().partition(Result::is_ok);
+    assert_eq!(started.len(), LIMIT);
+    for refused in refused {
+        assert_eq!(refused.unwrap_err().reason(), ErrorReason::TenantLimit);
+    }
+    started_in_other_tenants(&runs).await;
+
+    runs.shutdown().await;
+    runs = super::runs(directory.path()).await;
+    limit_open_runs(&runs, LIMIT as u64).await;
+    let bob = caller("acme/bob", Reach::Own);
+    let refused = runs.start(&bob, a_run("", "")).await.unwrap_err();
+    assert_eq!(refused.reason(), ErrorReason::TenantLimit);
+    let open = runs.uses().await.unwrap();
+    let of_acme = open.iter().find(|it| it.tenant.as_str() == "acme");
+    assert_eq!(of_acme.map(|it| it.amount), Some(LIMIT as u64));
+}
+
+async fn started_in_other_tenants(runs: &Runs) {
+    for _ in 0..20 {
+        started(runs, "zeta/bob", "").await;
+    }
+}
+
+#[tokio::test]
+async fn a_repeat_finds_its_run_also_where_the_limit_is_reached() {
+    let directory = tempfile::tempdir().unwrap();
+    let runs = runs(directory.path()).await;
+    limit_open_runs(&runs, 1).await;
+    let first = started(&runs, "acme/bob", "r1").await.run_id().to_string();
+    let bob = caller("acme/bob", Reach::Own);
+    let again = runs.start(&bob, a_run("r1", "body")).await.unwrap();
+    assert!(matches!(again, Started::Replayed(run) if run.run_id == first));
+    for (request_id, body, reason) in [
+        ("r1", "another body", ErrorReason::RequestIdReused),
+        ("r2", "body", ErrorReason::TenantLimit),
+        ("", "body", ErrorReason::TenantLimit),
+    ] {
+        let refused = runs.start(&bob, a_run(request_id, body)).await.unwrap_err();
+        assert_eq!(refused.reason(), reason, "{request_id} with {body}");
+    }
+}
+
+#[tokio::test]
+async fn a_used_request_id_names_its_run_to_those_who_see_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let runs = runs(directory.path()).await;
+    let first = started(&runs, "acme/bob", "r1").await;
+    let deleted = started(&runs, "acme/bob", "r2").await;
+    let bob = caller("acme/bob", Reach::Own);
+    let id = deleted.run_id().to_string();
+    runs.cancel(&bob, &id, "").await.unwrap();
+    runs.delete(&bob, &id).await.unwrap();
+    for (reader, sees) in [
+        (bob, true),
+        (caller("acme/ada", Reach::Tenant), true),
+        (caller("acme/eve", Reach::Own), false),
+    ] {
+        for (request_id, run) in [("r1", first.run_id()), ("r2", deleted.run_id())] {
+            let refused = runs.start(&reader, a_run(request_id, "another")).await;
+            let refused = refused.unwrap_err();
+            assert_eq!(refused.reason(), ErrorReason::RequestIdReused);
+            let status = refused.into_status();
+            let details = String::from_utf8_lossy(status.details());
+            let run = run.to_string();
+            let named = [status.message().contains(&run), details.contains(&run)];
+            assert_eq!(named, [sees; 2], "{request_id} for {reader:?}");
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 -- The principal to which a run belongs, as `name` or `tenant/name`, and its tenant: it leads each key that a client
--- can name. A run of before belongs to the principal of its stored data, in the tenant `default`.
+-- can name. A run of an earlier version belongs to the principal of its stored data, in the tenant
+-- `default`.
 CREATE TABLE runs_of_tenants (
     key          INTEGER PRIMARY KEY,
     id           TEXT    NOT NULL UNIQUE,
@@ -47,8 +48,7 @@ WITH owned AS (
 INSERT INTO runs_of_tenants (key, id, tenant, principal, kind, subject, conversation, scope, request_id, body_hash,
     parent, forks, state, phase, batched, deleted, hidden, created, finished, deadline, due, meta, end_sequence,
     end_hash)
-SELECT key, id, CASE WHEN instr(principal, '/') > 0 THEN substr(principal, 1, instr(principal, '/') - 1)
-    ELSE 'default' END, principal, kind, subject, conversation, scope, request_id, body_hash,
+SELECT key, id, 'default', principal, kind, subject, conversation, scope, request_id, body_hash,
     parent, forks, state, phase, batched, deleted, hidden, created, finished, deadline, due, meta, end_sequence,
     end_hash
 FROM owned;

@@ -1,6 +1,9 @@
 //! Reading runs and events.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
 
 use async_trait::async_trait;
 use core_types::{Durability, Principal, RequestId, RunId, Tenant, Timestamp};
@@ -171,21 +174,6 @@ pub(super) async fn hidden(database: &SqliteDatabase) -> Result<Vec<HiddenRun>, 
     sqlx::query_as("SELECT key, id, end_sequence FROM runs WHERE hidden")
         .fetch_all(database.reader())
         .await
-}
-
-/// Returns the number of open runs of each tenant that has some.
-pub(super) async fn open_runs(
-    database: &SqliteDatabase,
-) -> Result<Vec<(Tenant, u64)>, sqlx::Error> {
-    let counted = sqlx::query_as::<_, (String, i64)>(
-        "SELECT tenant, count(*) FROM runs WHERE state IS NULL GROUP BY tenant",
-    );
-    let counted = counted.fetch_all(database.reader()).await?.into_iter();
-    let counted = counted.filter_map(|(tenant, runs)| {
-        let tenant = Tenant::new(&tenant).ok()?;
-        Some((tenant, u64::try_from(runs).unwrap_or_default()))
-    });
-    Ok(counted.collect())
 }
 
 #[async_trait]
@@ -393,6 +381,32 @@ impl Store for SqliteStore {
             .bind(integer(after))
             .bind(i64::try_from(limit).unwrap_or(i64::MAX));
         read_page(rows.fetch(self.database.reader()), max_bytes).await
+    }
+
+    async fn open_of(&self, tenant: Tenant, most: u64) -> Result<u64, StorageError> {
+        let counted = sqlx::query_scalar(
+            "SELECT count(*) FROM (SELECT 1 FROM runs WHERE tenant = ? AND state IS NULL LIMIT ?)",
+        );
+        let counted = counted.bind(tenant.to_string()).bind(integer(most));
+        let counted: i64 = counted.fetch_one(self.database.reader()).await?;
+        Ok(counted.unsigned_abs())
+    }
+
+    async fn open_by_tenant(&self) -> Result<BTreeMap<Tenant, u64>, StorageError> {
+        let counted = sqlx::query_as::<_, (String, i64)>(
+            "SELECT tenant, count(*) FROM runs WHERE state IS NULL GROUP BY tenant",
+        );
+        let counted = counted.fetch_all(self.database.reader()).await?;
+        let counted = counted.into_iter().map(|(tenant, runs)| {
+            let row = tenant.clone();
+            let tenant = Tenant::new(&tenant).map_err(|_| StorageError::Corrupt {
+                table: "runs",
+                column: "tenant",
+                row,
+            })?;
+            Ok((tenant, runs.unsigned_abs()))
+        });
+        counted.collect()
     }
 
     async fn forget_requests(

@@ -263,7 +263,7 @@ async fn a_request_id_with_another_body_is_refused(on: Fixture) {
     };
     on.log.create(run(1, "one"), Vec::new()).await.unwrap();
     let refused = on.log.create(run(2, "two"), Vec::new()).await.unwrap_err();
-    let CreateError::RequestIdConflict { run } = refused else {
+    let CreateError::RequestIdConflict { run, .. } = refused else {
         panic!("{refused}")
     };
     assert_eq!(run, run_id(1));
@@ -442,7 +442,7 @@ async fn a_deleted_run_keeps_its_request_id(on: Fixture) {
     on.log.delete(run_id(1)).await.unwrap();
     let refused = on.log.create(named(2), Vec::new()).await.unwrap_err();
     assert!(
-        matches!(refused, CreateError::RequestOfDeletedRun { run } if run == run_id(1)),
+        matches!(refused, CreateError::RequestOfDeletedRun { run, .. } if run == run_id(1)),
         "{refused}"
     );
     let request_id = request("r", "body").request_id;

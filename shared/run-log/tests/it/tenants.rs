@@ -10,6 +10,8 @@ on_every_log! {
     a_request_id_of_a_deleted_run_is_used_in_its_tenant_only
     a_run_is_found_for_its_owners_only
     lists_show_the_runs_of_their_owners_only
+    open_runs_are_counted_by_tenant
+    only_finished_runs_of_the_tenant_are_removed
 }
 
 fn principal(text: &str) -> Principal {
@@ -41,10 +43,10 @@ async fn equal_request_ids_of_two_tenants_are_two_runs(on: Fixture) {
         };
         assert_eq!((first.id, first.owner), (run_id(number), principal(owner)));
         let other = on.log.create(named(3, owner, "another body"), Vec::new());
-        let Err(CreateError::RequestIdConflict { run }) = other.await else {
+        let Err(CreateError::RequestIdConflict { run, owner: of }) = other.await else {
             panic!("the request id of {owner} was used twice")
         };
-        assert_eq!(run, run_id(number));
+        assert_eq!((run, of), (run_id(number), principal(owner)));
     }
     let key = request("r", "body");
     for (tenant, number) in [
@@ -66,7 +68,7 @@ async fn a_request_id_of_a_deleted_run_is_used_in_its_tenant_only(on: Fixture) {
     writer.finish(1, fixture::events(1..=1)).await.unwrap();
     on.log.delete(run_id(1)).await.unwrap();
     let again = on.log.create(named(2, "acme/eve"), Vec::new()).await;
-    assert!(matches!(again, Err(CreateError::RequestOfDeletedRun { run }) if run == run_id(1)));
+    assert!(matches!(again, Err(CreateError::RequestOfDeletedRun { run, .. }) if run == run_id(1)));
     start(&on.log, named(2, "eve")).await;
 }
 
@@ -170,6 +172,71 @@ async fn lists_show_the_runs_of_their_owners_only(on: Fixture) {
             assert_eq!(newest, expected, "{filter:?}");
         }
     }
+}
+
+async fn open_runs_are_counted_by_tenant(on: Fixture) {
+    for number in 1..=9 {
+        let owner = ["bob", "acme/bob", "acme/eve"][usize::try_from(number).unwrap() % 3];
+        let writer = start(&on.log, owned(&on, number, owner)).await;
+        if number > 6 {
+            writer.finish(1, fixture::events(1..=1)).await.unwrap();
+        }
+    }
+    let by_tenant = on.log.open_runs_by_tenant().await.unwrap();
+    assert!(
+        by_tenant
+            .into_iter()
+            .eq([(acme(), 4), (Tenant::DEFAULT, 2)])
+    );
+    for (tenant, most, expected) in [
+        (acme(), 100, 4),
+        (acme(), 3, 3),
+        (Tenant::DEFAULT, 100, 2),
+        (Tenant::SYSTEM, 100, 0),
+    ] {
+        let found = on.log.open_runs_of(tenant, most).await.unwrap();
+        assert_eq!(found, expected, "{tenant}, at most {most}");
+    }
+}
+
+async fn only_finished_runs_of_the_tenant_are_removed(on: Fixture) {
+    let run = |number: u128, owner| NewRun {
+        request: Some(request(&format!("r{number}"), "body")),
+        ..owned(&on, number, owner)
+    };
+    for number in 1..=5 {
+        let writer = start(&on.log, run(number, "acme/bob")).await;
+        writer.finish(1, fixture::events(1..=1)).await.unwrap();
+    }
+    // Its request id stays, until the tenant is removed.
+    on.log.delete(run_id(5)).await.unwrap();
+    let open = start(&on.log, run(6, "acme/eve")).await;
+    let other = start(&on.log, run(7, "bob")).await;
+    other.finish(1, fixture::events(1..=1)).await.unwrap();
+
+    let seen = std::sync::Mutex::new(Vec::new());
+    let before = async |most| {
+        let note = |run: run_log::RunSummary| {
+            seen.lock().unwrap().push(run.id.uuid().as_u128());
+            std::future::ready(Ok::<(), run_log::StorageError>(()))
+        };
+        on.log.remove_of(acme(), most, note).await.unwrap()
+    };
+    assert!(before(2).await > 0, "more are left");
+    assert_eq!(
+        *seen.lock().unwrap(),
+        [1, 2],
+        "the oldest first, with their data"
+    );
+    for _ in 0..3 {
+        assert!(before(2).await > 0, "an open run is left");
+    }
+    open.finish(1, fixture::events(1..=1)).await.unwrap();
+    while before(2).await > 0 {}
+    assert_eq!(*seen.lock().unwrap(), [1, 2, 3, 4, 6]);
+    let all = listed(&on, &RunFilter::default(), Order::OldestFirst, 100).await;
+    assert_eq!(all, [7]);
+    start(&on.log, run(5, "acme/bob")).await;
 }
 
 #[tokio::test]

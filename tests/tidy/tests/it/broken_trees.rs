@@ -561,13 +561,20 @@ fn a_statement_without_the_tenant_is_found() {
     let migration = "CREATE TABLE notes (\n    tenant TEXT NOT NULL,\n    id TEXT NOT NULL\n);\n\
                      CREATE TABLE plain (\n    id TEXT NOT NULL\n);\n";
     let code = "fn f() {\n    q(\"SELECT id FROM notes WHERE id = ?1\");\n    q(\"SELECT id FROM plain\");\n    \
-                q(\"SELECT id FROM notes WHERE tenant = ?1\");\n}\n";
+                q(\"SELECT id FROM notes WHERE tenant = ?1\");\n    \
+                q(\"SELECT tenant FROM notes WHERE id = ?1\");\n    \
+                q(\"INSERT INTO notes (tenant, id) VALUES (?1, ?2)\");\n    \
+                q(\"INSERT INTO notes (id) VALUES (?1)\");\n}\n";
     check(
         tenants::in_statements,
         &[
             ("services/a/migrations/sqlite/0001_notes.sql", migration),
             ("services/a/src/store.rs", code),
         ],
-        &[("services/a/src/store.rs:2", "`notes`", "tenant = ?")],
+        &[
+            ("services/a/src/store.rs:2", "`notes`", "tenant = ?"),
+            ("services/a/src/store.rs:5", "`notes`", "tenant = ?"),
+            ("services/a/src/store.rs:7", "`notes`", "tenant = ?"),
+        ],
     );
 }

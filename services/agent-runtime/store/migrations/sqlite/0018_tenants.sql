@@ -53,7 +53,7 @@ INSERT INTO new_private_states
 DROP TABLE private_states;
 ALTER TABLE new_private_states RENAME TO private_states;
 
--- The turn of the answer acts for `principal` within `reach`; both are null for a question of before, whose turn acts
+-- The turn of the answer acts for `principal` within `reach`; both are null for a question of an earlier version, whose turn acts
 -- for the principal of its run.
 CREATE TABLE new_open_questions (
     tenant          TEXT NOT NULL,

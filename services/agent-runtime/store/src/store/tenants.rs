@@ -38,7 +38,7 @@ impl AgentStore {
     /// A database that does not work.
     pub async fn remove_tenant(&self, tenant: Tenant, limit: u32) -> Result<u64, StoreError> {
         let entries = knowledge::remove_entries(&self.database, tenant, limit).await?;
-        let rows = sql_store::remove_rows(&self.database, &TABLES, tenant.as_str(), limit).await?;
+        let rows = sql_store::remove_rows(&self.database, &TABLES, tenant, limit).await?;
         Ok(entries + rows)
     }
 }

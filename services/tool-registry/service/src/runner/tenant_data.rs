@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use core_types::Tenant;
 use documents::DocumentStore;
-use run_events::Runs;
+use run_events::{Runs, TENANT_CLOSED};
 use tenancy::{TenantData, Use};
 use tonic::Status;
 
@@ -16,9 +16,6 @@ use crate::{
 
 /// The most rows of a table, or directories, that are removed in a step.
 const STEP: u32 = 256;
-
-/// The reason that is recorded where the end of a tenant cancels a call.
-const CLOSED: &str = "the tenant is closed";
 
 /// Everything of tenants in this service.
 #[derive(Debug)]
@@ -34,19 +31,17 @@ pub(crate) struct RegistryData {
 #[async_trait]
 impl TenantData for RegistryData {
     async fn uses(&self) -> Result<Vec<Use>, Status> {
-        Ok(self.runs.uses())
+        Ok(self.runs.uses().await?)
     }
 
     async fn cancel(&self, tenant: Tenant) -> Result<(), Status> {
-        self.calls.cancel_of(tenant, CLOSED);
-        self.runs.cancel_of(tenant).await
+        self.calls.cancel_of(tenant, TENANT_CLOSED);
+        Ok(self.runs.cancel_of(tenant).await?)
     }
 
     async fn remove(&self, tenant: Tenant) -> Result<u64, Status> {
-        self.cancel(tenant).await?;
         let in_flight = self.calls.count_of(tenant);
-        let runs = self.runs.remove_of(tenant).await;
-        let runs = runs.map_err(grpc_kit::Failure::into_status)?;
+        let runs = self.runs.remove_of(tenant).await?;
         let entries = self.calls.ledger().remove_of(tenant, STEP as usize).await?;
         let approvals = self.approvals.remove_of(tenant, STEP).await;
         let approvals = approvals.map_err(store_failed)?;

@@ -8,7 +8,7 @@ use testkit::exchange;
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     address: String,
-    key: String,
+    pub(super) key: String,
 }
 
 /// An answer.

@@ -440,7 +440,7 @@ async fn a_client_begins_no_conversation_under_the_name_of_a_scene_or_a_fork() {
 }
 
 #[tokio::test]
-async fn a_conversation_with_the_name_of_anothers_scene_neither_shows_nor_deletes_its_world() {
+async fn a_conversation_named_like_the_scene_of_another_neither_shows_nor_deletes_its_world() {
     let world = greeting();
     let running = world.build().await;
     let (owner, eve) = (running.invoker("mara"), running.invoker("eve"));

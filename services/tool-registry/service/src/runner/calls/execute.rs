@@ -8,7 +8,7 @@ use std::{
 };
 
 use contracts::tavern::common::v1::{CallApproval, CallDispatched, CallResult, CallStatus};
-use core_types::{ConversationId, Durability, Reach, Tenant, Timestamp};
+use core_types::{ConversationId, Durability, Tenant, Timestamp};
 use futures::FutureExt;
 use grpc_kit::CallContext;
 use run_log::RunWriter;
@@ -316,7 +316,7 @@ impl Inner {
                 .timeout
                 .map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
             principal: resolved.context.principal().clone(),
-            reach: resolved.context.reach().min(Reach::Tenant),
+            reach: resolved.context.stored_reach(),
             run_id: in_flight.path().steps().last().cloned().unwrap_or_default(),
             detached: call.detached,
             granted: resolved.grant.as_ref().map(ledger::grant_to_text),

@@ -273,7 +273,7 @@ impl WaitingCall {
             granted: call.grant.as_ref().map(ledger::grant_to_text),
             path: context.path().steps().to_vec(),
             principal: context.principal().clone(),
-            reach: context.reach().min(Reach::Tenant),
+            reach: context.stored_reach(),
         };
         serde_json::to_string(&waiting).expect("it has text keys only")
     }
