@@ -27,6 +27,7 @@ await withBrowser(async (browser, address, pictures) => {
     ada: await keyOf("ada", ["invoker"]),
     mara: await keyOf("mara", ["invoker", "approver"], ["storykeeper"]),
     sage: await keyOf("sage", ["approver"], ["storykeeper"]),
+    omar: await keyOf("omar", ["operator"]),
     vera: await keyOf("vera", ["viewer"]),
   };
   await follow(play, keys);
@@ -88,7 +89,7 @@ async function close(play) {
 }
 
 /** A caller starts a run and follows it; another one approves a call of it, as itself, and none of its own. */
-async function follow(play, { ada, mara, vera }) {
+async function follow(play, { ada, mara, omar, vera }) {
   await caller(play, async (page) => {
     await logIn(page, ada);
     await who(page).getByText("invoker").waitFor();
@@ -99,6 +100,11 @@ async function follow(play, { ada, mara, vera }) {
 
     await caller(play, async (page) => {
       await logIn(page, vera);
+      await open(page, "Inbox");
+      await page.getByText("No call waits for an approval.").waitFor();
+    });
+    await caller(play, async (page) => {
+      await logIn(page, omar);
       await open(page, "Inbox", "1");
       const approvals = page.getByRole("region", { name: "Approvals" });
       await approvals.getByText("the permission approve is missing").waitFor();
