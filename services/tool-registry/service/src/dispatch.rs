@@ -19,6 +19,7 @@ use contracts::tavern::common::v1::CallGrant;
 use core_types::{ConversationId, Durability, EffectId};
 use futures::FutureExt;
 use grpc_kit::CallContext;
+use run_log::Hash;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tool_domain::{definition::Implementation, tool::Tool};
@@ -61,6 +62,19 @@ impl ResolvedCall {
     /// Returns the time that is left.
     pub fn remaining(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    /// Returns the id by which a neighbour recognises a repeated request of this call; empty without an effect id.
+    /// An effect id that a client chose is hashed, as the client may use the same text for requests of its own.
+    pub fn request_id(&self) -> String {
+        let is_of_client = self.context.path().steps().is_empty();
+        match &self.effect_id {
+            None => String::new(),
+            Some(effect) if is_of_client => {
+                format!("call#{}", Hash::of(effect.as_str().as_bytes()))
+            }
+            Some(effect) => effect.to_string(),
+        }
     }
 }
 

@@ -10,6 +10,7 @@
 
 mod failure;
 mod files;
+mod owners;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,7 @@ use std::{
 
 use cap_std::{ambient_authority, fs::Dir};
 use core_types::{ConversationId, IdSource, Tenant};
+use grpc_kit::CallContext;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -95,6 +97,8 @@ const TENANTS: &str = ".tenants";
 /// The prefix of the directories of single calls.
 const SINGLE_CALL: &str = ".call-";
 const LOCKS: usize = 64;
+/// A workspace as a whole, in failures.
+const WORKSPACE: &str = "the conversation's workspace";
 
 impl Workspaces {
     /// Opens the directory of all workspaces, which must exist, and removes the files that a crash
@@ -125,20 +129,31 @@ impl Workspaces {
         })
     }
 
-    /// Opens the workspace of a conversation of a tenant and makes it if there is none.
+    /// Opens the workspace of a conversation of the caller's tenant and makes it if there is none.
     ///
     /// # Errors
-    /// A failure fit for the caller when the directory cannot be made.
+    /// A failure fit for the caller when the directory cannot be made, or is out of the reach of the call.
     pub fn of_conversation(
         &self,
-        tenant: Tenant,
+        context: &CallContext,
         conversation: &ConversationId,
     ) -> Result<Workspace, Failure> {
-        let name = conversation.directory_name();
+        let (tenant, name) = (context.tenant(), conversation.directory_name());
         let place = match tenant.is_default() {
             true => name,
             false => format!("{TENANTS}/{tenant}/{name}"),
         };
+        let owner = self.shared.owner(&place, context.principal());
+        let owner = owner.map_err(|error| failure::of_io(WORKSPACE, &error))?;
+        if owner.is_some_and(|owner| !context.sees(&owner)) {
+            return Err(Failure::new(
+                Category::Domain,
+                "no_such_conversation",
+                format!(
+                    "there is no conversation '{conversation}'; leave it out, or name one of yours"
+                ),
+            ));
+        }
         self.workspace(place, false)
     }
 
@@ -162,6 +177,7 @@ impl Workspaces {
             removed += 1;
         }
         if left == 0 {
+            self.shared.remove_owners(tenant)?;
             self.shared.root.remove_dir(&place)?;
         }
         Ok(left)
@@ -180,7 +196,7 @@ impl Workspaces {
         let dir = self
             .shared
             .open_or_make(&place)
-            .map_err(|error| failure::of_io("the conversation's workspace", &error))?;
+            .map_err(|error| failure::of_io(WORKSPACE, &error))?;
         Ok(Workspace {
             shared: Arc::clone(&self.shared),
             place,

@@ -204,13 +204,13 @@ impl Builtins {
     /// Executes a method that works on files, on a thread that may block.
     async fn on_workspace(&self, method: FileMethod, resolved: &ResolvedCall) -> CallOutcome {
         let workspaces = self.workspaces.clone();
-        let (tenant, conversation) = (resolved.context.tenant(), resolved.conversation.clone());
+        let (context, conversation) = (resolved.context.clone(), resolved.conversation.clone());
         let arguments = resolved.arguments.clone();
         let work = tokio::task::spawn_blocking(move || {
             let workspace = match &conversation {
                 Some(conversation) => {
                     check_conversation(conversation)?;
-                    workspaces.of_conversation(tenant, conversation)?
+                    workspaces.of_conversation(&context, conversation)?
                 }
                 None => workspaces.of_single_call()?,
             };

@@ -260,7 +260,7 @@ fn start_request(resolved: &ResolvedCall) -> ChildRequest {
 fn request_id_of(resolved: &ResolvedCall) -> String {
     match &resolved.effect_id {
         None => String::new(),
-        Some(effect) if resolved.attempt == 1 => effect.to_string(),
+        Some(_) if resolved.attempt == 1 => resolved.request_id(),
         Some(effect) => {
             let digest = Hash::of(effect.as_str().as_bytes());
             format!("{digest}#{}", resolved.attempt)

@@ -1,6 +1,6 @@
 use std::{fs, os::unix::fs::symlink};
 
-use core_types::SystemIds;
+use core_types::{CallPath, Principal, Reach, SystemIds};
 
 use super::*;
 use tool_domain::path::WorkspacePath;
@@ -26,7 +26,10 @@ impl Fixture {
 
     fn workspace(&self) -> Workspace {
         self.workspaces
-            .of_conversation(Tenant::DEFAULT, &ConversationId::new("c1").unwrap())
+            .of_conversation(
+                &CallContext::of_tenant(Tenant::DEFAULT),
+                &ConversationId::new("c1").unwrap(),
+            )
             .unwrap()
     }
 
@@ -66,7 +69,10 @@ fn no_conversation_reaches_the_files_of_another_tenant_whatever_its_name() {
     ];
     let ids = ids.map(ConversationId::new);
     let ids: Vec<ConversationId> = ids.into_iter().flatten().collect();
-    let open = |tenant, id| fixture.workspaces.of_conversation(tenant, id).unwrap();
+    let open = |tenant, id| {
+        let context = CallContext::of_tenant(tenant);
+        fixture.workspaces.of_conversation(&context, id).unwrap()
+    };
     let text = |tenant: Tenant, id: &ConversationId| format!("{tenant} {id}");
     let all = || {
         tenants
@@ -85,12 +91,43 @@ fn no_conversation_reaches_the_files_of_another_tenant_whatever_its_name() {
     );
     let reopened = reopened.unwrap();
     for (tenant, id) in all() {
-        let workspace = reopened.of_conversation(tenant, id).unwrap();
+        let context = CallContext::of_tenant(tenant);
+        let workspace = reopened.of_conversation(&context, id).unwrap();
         assert_eq!(workspace.read(&path("f")).unwrap(), text(tenant, id));
         let listed = workspace.list(&WorkspacePath::directory("").unwrap());
         assert_eq!(listed.unwrap().entries.len(), 1, "{tenant} {id}");
     }
     assert!(ids.len() > 8 && fixture.inside("f").is_file());
+}
+
+#[test]
+fn a_workspace_is_out_of_reach_of_who_sees_only_its_own_and_did_not_make_it() {
+    let fixture = Fixture::new();
+    let id = ConversationId::new("talk").unwrap();
+    let open = |principal: &str, reach| {
+        let principal = Principal::new(principal).unwrap();
+        let context = CallContext::new(principal, CallPath::default()).reaching(reach);
+        let opened = fixture.workspaces.of_conversation(&context, &id);
+        opened.map(drop).map_err(|failure| failure.code.clone())
+    };
+    let refused = Err("no_such_conversation".into());
+    for (principal, reach, expected) in [
+        ("acme/ada", Reach::Own, Ok(())),
+        ("acme/ada", Reach::Own, Ok(())),
+        ("acme/bob", Reach::Own, refused.clone()),
+        ("acme/bob", Reach::Tenant, Ok(())),
+        ("bob", Reach::Own, Ok(())),
+        ("ada", Reach::Own, refused),
+    ] {
+        assert_eq!(open(principal, reach), expected, "{principal} {reach:?}");
+    }
+    // A directory of an earlier version names no owner.
+    fs::remove_file(fixture.directory.path().join(".owners/talk")).unwrap();
+    assert_eq!(open("ada", Reach::Own), Ok(()));
+    let acme = Tenant::new("acme").unwrap();
+    assert_eq!(fixture.workspaces.remove_of(acme, 10).unwrap(), 0);
+    assert_eq!(open("acme/bob", Reach::Own), Ok(()));
+    assert_eq!(fixture.staged(), 0);
 }
 
 #[test]
@@ -126,7 +163,10 @@ fn conversations_do_not_see_each_other() {
     fixture.workspace().write(&path("a"), "1").unwrap();
     let other = fixture
         .workspaces
-        .of_conversation(Tenant::DEFAULT, &ConversationId::new("c2").unwrap())
+        .of_conversation(
+            &CallContext::of_tenant(Tenant::DEFAULT),
+            &ConversationId::new("c2").unwrap(),
+        )
         .unwrap();
     assert_eq!(other.read(&path("a")).unwrap_err().code, "file_not_found");
 }
@@ -298,7 +338,10 @@ fn the_workspace_of_a_single_call_and_what_a_crash_left_are_removed() {
     assert_eq!(fixture.staged(), 0);
     assert_eq!(fixture.workspace().read(&path("kept")).unwrap(), "1");
     let names = fs::read_dir(fixture.directory.path()).unwrap().count();
-    assert_eq!(names, 2, "the staging directory and one conversation");
+    assert_eq!(
+        names, 3,
+        "the directories of staging and of owners, and one conversation"
+    );
 }
 
 #[test]

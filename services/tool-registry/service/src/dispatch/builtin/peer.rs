@@ -42,8 +42,7 @@ impl<'a> PeerCall<'a> {
 
     /// Returns the name under which a repeated call gets the first answer.
     pub(super) fn request_id(&self) -> String {
-        let effect = self.resolved.effect_id.as_ref();
-        effect.map(ToString::to_string).unwrap_or_default()
+        self.resolved.request_id()
     }
 
     /// Returns a text argument; empty without one.
