@@ -116,6 +116,9 @@ GROWTH ?= 100000
 SEEDS ?= 100000
 # How many workflows that run others are killed and cancelled in the service itself.
 PARENTS ?= 200
+# How many operations three tenants with equal names make, and how many rows of one the others do not see.
+OPERATIONS ?= 2000000
+ROWS ?= 10000
 # How many events the file of an earlier version has that is migrated.
 EVENTS ?= 1000000
 # How many mutated keys, tokens and tickets prove no one.
@@ -132,6 +135,8 @@ bars: check-rust check-node check-chromium python $(CONSOLE)/node_modules/.packa
 	  $(CARGO) test --release --locked --package e2e --test it -- retention::growth::
 	@TAVERN_TEST_RESTARTS=$(RESTARTS) TAVERN_TEST_RATE=$(RATE) \
 	  $(CARGO) test --release --locked --package e2e --test it -- restarts::
+	@TAVERN_TEST_OPERATIONS=$(OPERATIONS) TAVERN_TEST_ROWS=$(ROWS) \
+	  $(CARGO) test --release --locked --package e2e --test it -- tenants::
 	@TAVERN_TEST_SEEDS=$(SEEDS) TAVERN_TEST_PARENTS=$(PARENTS) \
 	  $(CARGO) test --release --locked --package workflow-execution --test it -- simulation:: runs_below::
 	@TAVERN_TEST_EVENTS=$(EVENTS) TAVERN_TEST_KILLS=$(KILLS) \

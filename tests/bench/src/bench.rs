@@ -10,6 +10,7 @@ mod outstanding;
 mod parse;
 mod script;
 mod serve;
+mod tenants;
 mod tracing;
 mod waits;
 mod workflow;
@@ -48,13 +49,15 @@ pub(crate) enum Benchmark {
     Script,
     /// The start of the program, and its memory while idle.
     Serve,
+    /// Tenants beside each other.
+    Tenants,
     /// The cost of tracing.
     Tracing,
 }
 
 impl Benchmark {
     /// All, in the order of the table.
-    pub(crate) const ALL: [Benchmark; 13] = [
+    pub(crate) const ALL: [Benchmark; 14] = [
         Benchmark::Parse,
         Benchmark::Call,
         Benchmark::Outstanding,
@@ -67,6 +70,7 @@ impl Benchmark {
         Benchmark::Edges,
         Benchmark::Script,
         Benchmark::Serve,
+        Benchmark::Tenants,
         Benchmark::Tracing,
     ];
 
@@ -88,6 +92,7 @@ impl Benchmark {
             Benchmark::Edges => edges::run(effort).await,
             Benchmark::Script => script::run(effort).await,
             Benchmark::Serve => serve::run(effort).await,
+            Benchmark::Tenants => tenants::run(effort).await,
             Benchmark::Tracing => tracing::run(effort).await,
         }
     }

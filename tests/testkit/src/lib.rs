@@ -10,6 +10,7 @@ mod process;
 mod python;
 mod run;
 mod stack;
+mod tenants;
 mod wait;
 
 pub use access::{Decision, decision, differences};

@@ -1,7 +1,9 @@
 //! Several tenants of one installation, who cannot notice each other.
 
 mod client;
+mod lists;
 mod matrix;
+mod model;
 
 use std::collections::BTreeMap;
 
@@ -9,47 +11,14 @@ use anyhow::{Context, ensure};
 use contracts::access::Role;
 use contracts::tavern::common::v1::ErrorReason;
 use contracts::tavern::registry::v1::{
-    CloseTenantRequest, CreateKeyRequest, CreateTenantRequest, GetTenantRequest,
-    UpdateTenantRequest, UpdateTenantResponse, tenant_service_client::TenantServiceClient,
+    CloseTenantRequest, GetTenantRequest, UpdateTenantRequest, UpdateTenantResponse,
 };
 use contracts::tavern::tenant::v1::{TenantLimit, TenantQuantity, TenantState};
-use grpc_kit::Outbound;
 use serde_json::{Value, json};
 use testkit::{Stack, eventually};
 use tonic::Status;
 
 use client::Client;
-
-fn tenants(stack: &Stack) -> TenantServiceClient<Outbound> {
-    TenantServiceClient::new(stack.transport_with(stack.key()).outermost())
-}
-
-async fn create(stack: &Stack, tenant: &str, limits: Vec<TenantLimit>) -> anyhow::Result<()> {
-    let request = CreateTenantRequest {
-        name: tenant.to_owned(),
-        limits,
-        ..CreateTenantRequest::default()
-    };
-    tenants(stack).create_tenant(request).await?;
-    Ok(())
-}
-
-/// Returns a client of a new principal of a tenant.
-async fn client(
-    stack: &Stack,
-    tenant: &str,
-    principal: &str,
-    role: Role,
-) -> anyhow::Result<Client> {
-    let request = CreateKeyRequest {
-        principal: principal.to_owned(),
-        tenant: tenant.to_owned(),
-        roles: vec![role.name().to_owned()],
-        ..CreateKeyRequest::default()
-    };
-    let created = stack.identities().create_key(request).await?.into_inner();
-    Ok(Client::new(stack.address(), created.secret_key))
-}
 
 fn limit(quantity: TenantQuantity, hard: u64) -> TenantLimit {
     TenantLimit {
@@ -79,10 +48,12 @@ const START: &str = "tavern.workflow.v1.WorkflowService/StartRun";
 async fn s608_a_tenant_has_so_many_open_runs_and_no_more_also_after_a_crash() -> anyhow::Result<()>
 {
     let mut stack = Stack::builder().with_keys().start().await?;
-    create(&stack, "acme", vec![limit(TenantQuantity::OpenRuns, 1)]).await?;
-    create(&stack, "other", Vec::new()).await?;
-    let bob = client(&stack, "acme", "bob", Role::Admin).await?;
-    let eve = client(&stack, "other", "eve", Role::Admin).await?;
+    stack
+        .create_tenant("acme", 1, vec![limit(TenantQuantity::OpenRuns, 1)])
+        .await?;
+    stack.create_tenant("other", 1, Vec::new()).await?;
+    let bob = Client::new(&stack, "acme", "bob", Role::Admin).await?;
+    let eve = Client::new(&stack, "other", "eve", Role::Admin).await?;
     put_waiting(&bob).await?;
     put_waiting(&eve).await?;
     let start = json!({"workflowId": "waits"});
@@ -135,7 +106,7 @@ async fn set_open_runs(stack: &Stack, most: usize) -> anyhow::Result<UpdateTenan
         limits: vec![limit(TenantQuantity::OpenRuns, u64::try_from(most)?)],
         ..UpdateTenantRequest::default()
     };
-    Ok(tenants(stack).update_tenant(request).await?.into_inner())
+    Ok(stack.tenants().update_tenant(request).await?.into_inner())
 }
 
 /// Returns the tables of a stack that have rows of a tenant, each with the number, but the record of the tenant itself.
@@ -159,10 +130,10 @@ async fn rows_of(stack: &Stack, tenant: &str) -> anyhow::Result<BTreeMap<String,
 #[tokio::test(flavor = "multi_thread")]
 async fn a_closed_tenant_is_refused_at_the_door_and_leaves_nothing() -> anyhow::Result<()> {
     let stack = Stack::builder().with_keys().start().await?;
-    create(&stack, "acme", Vec::new()).await?;
-    create(&stack, "other", Vec::new()).await?;
-    let bob = client(&stack, "acme", "bob", Role::Admin).await?;
-    let eve = client(&stack, "other", "eve", Role::Admin).await?;
+    stack.create_tenant("acme", 1, Vec::new()).await?;
+    stack.create_tenant("other", 1, Vec::new()).await?;
+    let bob = Client::new(&stack, "acme", "bob", Role::Admin).await?;
+    let eve = Client::new(&stack, "other", "eve", Role::Admin).await?;
     let start = json!({"workflowId": "waits"});
     for client in [&bob, &eve] {
         put_waiting(client).await?;
@@ -173,7 +144,7 @@ async fn a_closed_tenant_is_refused_at_the_door_and_leaves_nothing() -> anyhow::
         name: "acme".to_owned(),
         grace: None,
     };
-    tenants(&stack).close_tenant(request).await?;
+    stack.tenants().close_tenant(request).await?;
     let refused = eventually("the door refuses the tenant", || async {
         let answer = bob.call(START, &start).await.ok()?;
         (answer.status != 200).then_some(answer)
@@ -184,7 +155,7 @@ async fn a_closed_tenant_is_refused_at_the_door_and_leaves_nothing() -> anyhow::
         let request = GetTenantRequest {
             name: "acme".to_owned(),
         };
-        let found = tenants(&stack).get_tenant(request).await.ok()?.into_inner();
+        let found = stack.tenants().get_tenant(request).await.ok()?.into_inner();
         let state = found.tenant.unwrap_or_default().state();
         (state == TenantState::Removed).then_some(())
     })
@@ -205,9 +176,9 @@ async fn a_closed_tenant_is_refused_at_the_door_and_leaves_nothing() -> anyhow::
 #[tokio::test(flavor = "multi_thread")]
 async fn only_operators_of_the_installation_make_tenants_and_name_another() -> anyhow::Result<()> {
     let stack = Stack::builder().with_keys().start().await?;
-    create(&stack, "acme", Vec::new()).await?;
-    let bob = client(&stack, "acme", "bob", Role::Admin).await?;
-    let ada = client(&stack, "", "ada", Role::Admin).await?;
+    stack.create_tenant("acme", 1, Vec::new()).await?;
+    let bob = Client::new(&stack, "acme", "bob", Role::Admin).await?;
+    let ada = Client::new(&stack, "", "ada", Role::Admin).await?;
     for client in [&bob, &ada] {
         for (method, body) in [
             ("TenantService/CreateTenant", json!({"name": "mine"})),
@@ -234,7 +205,7 @@ async fn only_operators_of_the_installation_make_tenants_and_name_another() -> a
         }
     }
     for name in ["Acme", "system", "default", "local", "a_b"] {
-        let created = create(&stack, name, Vec::new()).await;
+        let created = stack.create_tenant(name, 1, Vec::new()).await;
         let refused = created.err().context("it is refused")?;
         let refused = refused.downcast_ref::<Status>().context("a status")?;
         let reason = grpc_kit::failure::reason(refused);

@@ -1,7 +1,7 @@
 //! Every method of the contract that names something, with a name of another tenant and with one that nothing has.
 
 use anyhow::Context;
-use contracts::access::{self, Role};
+use contracts::access::{self, Access, Role};
 use contracts::tavern::access::v1::{Permission, Scope};
 use contracts::tavern::sandbox::v1::{
     UploadBlobHeader, UploadBlobRequest, blob_service_client::BlobServiceClient,
@@ -12,10 +12,9 @@ use serde_json::{Map, Value, json};
 use testkit::{Stack, eventually, repository};
 
 use super::client::{Answer, Client};
-use super::{client, create};
 
 /// The names that one tenant has, and of equal length those that nothing has, by the name of the field.
-struct Names(Vec<Named>);
+pub(super) struct Names(Vec<Named>);
 
 /// The name of a field, the name that one tenant has, and a name that nothing has.
 type Named = (&'static str, String, String);
@@ -68,6 +67,11 @@ impl Names {
         self.0
             .iter()
             .find(|(name, ..)| *name == field || *name == singular)
+    }
+
+    /// Whether a text has one of the names that the tenant has.
+    pub(super) fn are_in(&self, text: &str) -> bool {
+        self.0.iter().any(|(_, foreign, _)| text.contains(foreign))
     }
 
     /// Returns a text without the names and without details that are encoded, which stand decoded beside it, so that
@@ -136,7 +140,7 @@ fn definitions() -> [(&'static str, Value); 7] {
 }
 
 /// Makes one thing of each kind, called `theirs` where its name can be chosen, and returns their names.
-async fn things(stack: &Stack, client: &Client) -> anyhow::Result<Names> {
+pub(super) async fn things(stack: &Stack, client: &Client) -> anyhow::Result<Names> {
     for (method, request) in definitions() {
         client.ok(method, &request).await?;
     }
@@ -182,7 +186,7 @@ async fn things(stack: &Stack, client: &Client) -> anyhow::Result<Names> {
     };
     let named = |field: &'static str| (field, "theirs".to_owned(), "absent".to_owned());
     let approval_id = approval(stack, client).await?;
-    let digest = blob(stack, client).await?;
+    let digest = blob(client).await?;
     Ok(Names(vec![
         ("run_id", run_id.clone(), flipped(&run_id)),
         ("session_id", session_id.clone(), flipped(&session_id)),
@@ -206,7 +210,7 @@ async fn things(stack: &Stack, client: &Client) -> anyhow::Result<Names> {
 /// Makes an approval that no one has decided, and returns its id.
 async fn approval(stack: &Stack, client: &Client) -> anyhow::Result<String> {
     // The approver is another principal.
-    super::client(stack, "acme", "carl", Role::Admin).await?;
+    Client::new(stack, "acme", "carl", Role::Admin).await?;
     let approver = json!({"name": "carl", "roles": ["admin"], "groups": ["storykeeper"]});
     let put = json!({"principal": approver});
     client
@@ -233,7 +237,7 @@ async fn approval(stack: &Stack, client: &Client) -> anyhow::Result<String> {
 }
 
 /// Stores a blob of a client, and returns its digest.
-async fn blob(stack: &Stack, client: &Client) -> anyhow::Result<String> {
+async fn blob(client: &Client) -> anyhow::Result<String> {
     let parts = [
         Part::Header(UploadBlobHeader {
             caller_id: "theirs".to_owned(),
@@ -242,8 +246,7 @@ async fn blob(stack: &Stack, client: &Client) -> anyhow::Result<String> {
         Part::Chunk(b"theirs".to_vec()),
     ];
     let parts = parts.map(|part| UploadBlobRequest { part: Some(part) });
-    let transport = stack.transport_with(Some(&client.key)).outermost();
-    let mut blobs = BlobServiceClient::new(transport);
+    let mut blobs = BlobServiceClient::new(client.transport.outermost());
     let stored = blobs.upload_blob(futures::stream::iter(parts)).await?;
     Ok(stored.into_inner().sha256)
 }
@@ -276,7 +279,7 @@ fn request(
 }
 
 /// Returns a value for a field that many requests need.
-fn filled(field: &FieldDescriptor) -> Option<(String, Value)> {
+pub(super) fn filled(field: &FieldDescriptor) -> Option<(String, Value)> {
     let value = match field.name() {
         "caller_id" => "theirs",
         "text" | "query" | "message" | "reason" | "source_text" | "type" => "words",
@@ -294,12 +297,36 @@ fn plain(body: &str) -> Value {
     json.unwrap_or_else(|| body.into())
 }
 
-async fn answer(
+/// Returns the path of a method.
+pub(super) fn path(method: &MethodDescriptor) -> String {
+    format!("{}/{}", method.parent_service().full_name(), method.name())
+}
+
+/// Returns the methods that a client can call with one request, and that are not those of the installation.
+pub(super) fn methods() -> anyhow::Result<Vec<(MethodDescriptor, &'static Access)>> {
+    let pool = DescriptorPool::decode(contracts::FILE_DESCRIPTOR_SET)?;
+    let methods: Vec<_> = pool
+        .services()
+        .flat_map(|it| it.methods().collect::<Vec<_>>())
+        .collect();
+    let methods = methods
+        .into_iter()
+        .filter(|method| !method.is_client_streaming());
+    let methods = methods.filter_map(|method| {
+        let name = path(&method);
+        let facts = access::of(&name).filter(|_| name.starts_with("tavern."))?;
+        let is_for_clients = !matches!(facts.permission(), Permission::Peer | Permission::Public);
+        (is_for_clients && facts.scope() != Scope::Cluster).then_some((method, facts))
+    });
+    Ok(methods.collect())
+}
+
+pub(super) async fn answer(
     client: &Client,
     method: &MethodDescriptor,
     body: &Value,
 ) -> anyhow::Result<Answer> {
-    let name = format!("{}/{}", method.parent_service().full_name(), method.name());
+    let name = path(method);
     match method.is_server_streaming() {
         true => client.stream(&name, body).await,
         false => client.call(&name, body).await,
@@ -310,67 +337,52 @@ async fn answer(
 async fn s601_a_name_of_another_tenant_is_answered_as_one_that_nothing_has() -> anyhow::Result<()> {
     let stack = Stack::builder().with_keys().start().await?;
     for tenant in ["acme", "other"] {
-        create(&stack, tenant, Vec::new()).await?;
+        stack.create_tenant(tenant, 1, Vec::new()).await?;
     }
-    let bob = client(&stack, "acme", "bob", Role::Admin).await?;
+    let bob = Client::new(&stack, "acme", "bob", Role::Admin).await?;
     let names = things(&stack, &bob).await?;
     // Another tenant, and of the same tenant one who sees the own things only.
-    let eve = client(&stack, "other", "eve", Role::Admin).await?;
-    let ada = client(&stack, "acme", "ada", Role::Invoker).await?;
+    let eve = Client::new(&stack, "other", "eve", Role::Admin).await?;
+    let ada = Client::new(&stack, "acme", "ada", Role::Invoker).await?;
 
-    let pool = DescriptorPool::decode(contracts::FILE_DESCRIPTOR_SET)?;
     let (mut wrong, mut unknown, mut look_ups) = (Vec::new(), Vec::new(), 0);
-    for service in pool.services() {
-        for method in service
-            .methods()
-            .filter(|method| !method.is_client_streaming())
-        {
-            let name = format!("{}/{}", service.full_name(), method.name());
-            let Some(facts) = access::of(&name).filter(|_| name.starts_with("tavern.")) else {
-                continue;
-            };
-            let permission = facts.permission();
-            let is_for_clients = !matches!(permission, Permission::Peer | Permission::Public);
-            if !is_for_clients
-                || facts.scope() == Scope::Cluster
-                || method.name().starts_with("Put")
-            {
-                continue;
-            }
-            let input = method.input();
-            let all_foreign = request(&input, &names, |(_, it, _)| it.clone(), &mut unknown);
-            let all_missing = request(&input, &names, |(.., it)| it.clone(), &mut Vec::new());
-            let own_missing = |named: &Named| match OWN.contains(&named.0) {
-                true => named.2.clone(),
-                false => named.1.clone(),
-            };
-            let own_missing = request(&input, &names, own_missing, &mut Vec::new());
-            let is_own = facts.scope() == Scope::Own && !TAKES_ID.contains(&method.name());
-            let mut callers = vec![("another tenant", &eve, all_missing)];
-            if is_own && Role::Invoker.permissions().contains(&permission) {
-                callers.push(("another principal", &ada, own_missing));
-            }
-            callers.retain(|(.., missing)| *missing != all_foreign);
-            for (caller, client, missing) in callers {
-                let of_foreign = answer(client, &method, &all_foreign).await?;
-                let of_missing = answer(client, &method, &missing).await?;
-                let is_looked_up = of_missing.body.contains("NOT_FOUND");
-                look_ups += usize::from(is_looked_up);
-                let reads = READS.iter().any(|read| method.name().starts_with(read));
-                if is_looked_up && reads && !NOT_MADE.contains(&method.name()) {
-                    let of_owner = answer(&bob, &method, &all_foreign).await?;
-                    if of_owner.body.contains("NOT_FOUND") {
-                        wrong.push(format!("{name} by the owner: {of_owner:?}"));
-                    }
+    for (method, facts) in methods()? {
+        if method.name().starts_with("Put") {
+            continue;
+        }
+        let (name, permission, input) = (path(&method), facts.permission(), method.input());
+        let all_foreign = request(&input, &names, |(_, it, _)| it.clone(), &mut unknown);
+        let all_missing = request(&input, &names, |(.., it)| it.clone(), &mut Vec::new());
+        let own_missing = |named: &Named| match OWN.contains(&named.0) {
+            true => named.2.clone(),
+            false => named.1.clone(),
+        };
+        let own_missing = request(&input, &names, own_missing, &mut Vec::new());
+        let is_own = facts.scope() == Scope::Own && !TAKES_ID.contains(&method.name());
+        let mut callers = vec![("another tenant", &eve, all_missing)];
+        if is_own && Role::Invoker.permissions().contains(&permission) {
+            callers.push(("another principal", &ada, own_missing));
+        }
+        callers.retain(|(.., missing)| *missing != all_foreign);
+        for (caller, client, missing) in callers {
+            let of_foreign = answer(client, &method, &all_foreign).await?;
+            let of_missing = answer(client, &method, &missing).await?;
+            let is_looked_up = of_missing.body.contains("NOT_FOUND");
+            look_ups += usize::from(is_looked_up);
+            let reads = READS.iter().any(|read| method.name().starts_with(read));
+            if is_looked_up && reads && !NOT_MADE.contains(&method.name()) {
+                let of_owner = answer(&bob, &method, &all_foreign).await?;
+                if of_owner.body.contains("NOT_FOUND") {
+                    wrong.push(format!("{name} by the owner: {of_owner:?}"));
                 }
-                let shown = |answer: &Answer| (answer.status, plain(&names.masked(&answer.body)));
-                if shown(&of_foreign) != shown(&of_missing) {
-                    wrong.push(format!(
-                        "{name} by {caller}: {:?}, and for a missing one {:?}",
-                        shown(&of_foreign),
-                        shown(&of_missing)
-                    ));
-                }
+            }
+            let shown = |answer: &Answer| (answer.status, plain(&names.masked(&answer.body)));
+            if shown(&of_foreign) != shown(&of_missing) {
+                wrong.push(format!(
+                    "{name} by {caller}: {:?}, and for a missing one {:?}",
+                    shown(&of_foreign),
+                    shown(&of_missing)
+                ));
             }
         }
     }
