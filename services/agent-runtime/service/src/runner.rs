@@ -27,12 +27,13 @@ use std::{sync::Arc, time::Duration};
 use agent_domain::plan::{Plan, TurnInput};
 use agent_store::{conversations::Conversations, questions::Questions};
 use contracts::tavern::common::v1::{RunEvent, run_event::Kind};
-use core_types::{Clock, Timestamp};
+use core_types::{Clock, Tenant, Timestamp};
 use grpc_kit::{CallContext, Failure};
 use model_client::Models;
 use run_client::CallClient;
 use run_events::{OpenRun, Recorder, RunMeta, Runs, timestamp_to_proto};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tenancy::{Ask, FairSlots, Slot};
+use tokio::sync::mpsc;
 
 use self::{
     directives::Switchboard,
@@ -48,14 +49,8 @@ pub use replay::{Divergence, Fixture, FixtureError, replay};
 /// The kind of run that a turn is.
 pub const TURN: &str = "turn";
 
-/// The delay for a caller whose turn was rejected for lack of room.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
-
-/// Room for one turn; given back when dropped.
-#[derive(Debug)]
-pub struct TurnPermit {
-    _permit: OwnedSemaphorePermit,
-}
+/// The longest that a turn waits for room before it is rejected, and the delay that its caller is asked for then.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The runner of turns. Clone, cheap.
 #[derive(Clone, Debug)]
@@ -73,7 +68,7 @@ struct Inner {
     peers: Peers,
     clock: Arc<dyn Clock>,
     history_bytes: usize,
-    room: Arc<Semaphore>,
+    room: FairSlots,
     switchboard: Switchboard,
 }
 
@@ -92,7 +87,7 @@ pub(crate) struct RunnerParts {
 impl Runner {
     /// Builds a runner from its parts.
     pub(crate) fn new(parts: RunnerParts, settings: &AgentSettings) -> Self {
-        let room = Arc::new(Semaphore::new(settings.max_turns));
+        let room = FairSlots::new(settings.max_turns, settings.max_turns);
         let history_bytes = settings.history_bytes;
         Self {
             inner: Arc::new(Inner {
@@ -125,15 +120,16 @@ impl Runner {
         self.inner.switchboard.to(run_id)
     }
 
-    /// Makes room for one more turn.
+    /// Makes room for one more turn, for which the tenants wait in fair turns.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED when as many turns continue as the settings allow.
-    pub fn admit(&self) -> Result<TurnPermit, Failure> {
-        let permit = Arc::clone(&self.inner.room).try_acquire_owned();
-        permit
-            .map(|permit| TurnPermit { _permit: permit })
-            .map_err(|_| Failure::overloaded(RETRY_AFTER))
+    /// RESOURCE_EXHAUSTED when as many turns continue as the settings allow, and none ends soon.
+    pub async fn admit(&self, tenant: Tenant) -> Result<Slot, Failure> {
+        let weight = self.inner.runs.tenants().weight(tenant);
+        let slot = self.inner.room.acquire(Ask { tenant, weight });
+        let slot = tokio::time::timeout(PATIENCE, slot).await;
+        let slot = slot.ok().and_then(Result::ok);
+        slot.ok_or_else(|| Failure::overloaded(PATIENCE))
     }
 
     /// Carries out a new turn, in a task that outlives the caller.
@@ -143,7 +139,7 @@ impl Runner {
         meta: RunMeta,
         plan: Plan,
         input: &TurnInput,
-        room: TurnPermit,
+        room: Slot,
     ) {
         let state = fresh(&plan, input, self.inner.clock.now());
         let span = telemetry::spans::invoke_agent(&meta.subject);
@@ -164,7 +160,7 @@ impl Runner {
         &self,
         recorder: Recorder,
         meta: RunMeta,
-        room: TurnPermit,
+        room: Slot,
     ) -> Result<(), Failure> {
         let own = CallContext::outermost();
         let run_id = recorder.run_id().to_string();
@@ -182,7 +178,7 @@ impl Runner {
         Ok(())
     }
 
-    fn resume_in(&self, room: Option<TurnPermit>, open: OpenRun) {
+    fn resume_in(&self, room: Option<Slot>, open: OpenRun) {
         let span = telemetry::spans::invoke_agent(&open.meta.subject);
         if let Some(parent) = telemetry::context::parse_traceparent(&open.meta.traceparent) {
             telemetry::context::set_parent(&span, &parent);
@@ -209,7 +205,7 @@ impl Runner {
         meta: RunMeta,
         plan: Plan,
         (state, left): (TurnState, Option<Left>),
-        room: Option<TurnPermit>,
+        room: Option<Slot>,
         span: &tracing::Span,
     ) {
         telemetry::spans::set(

@@ -49,7 +49,8 @@ pub struct AgentSettings {
     pub models: BTreeMap<String, ModelSettings>,
     /// The default budgets of a turn.
     pub budgets: Budgets,
-    /// The most turns at once; one more is rejected with `RESOURCE_EXHAUSTED`. Default 256.
+    /// The most turns at once; one more waits up to 1 s for room, in fair turns of the tenants, and is then rejected
+    /// with `RESOURCE_EXHAUSTED`. Default 256.
     pub max_turns: usize,
     /// The most scenes at once; one more is rejected with `RESOURCE_EXHAUSTED`. Default 1000.
     pub max_scenes: usize,

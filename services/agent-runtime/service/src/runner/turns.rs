@@ -186,7 +186,7 @@ impl Inner {
         let _one_at_a_time = inner.conversations.lock(tenant, conversation_id).await;
         inner.check_conversation(context, &turn).await?;
         let is_queued = inner.queues(context, &turn).await?;
-        let room = inner.runner.admit()?;
+        let room = inner.runner.admit(context.tenant()).await?;
         if !turn.ephemeral {
             inner.begin(context, conversation_id, &profile).await?;
         }

@@ -86,7 +86,7 @@ impl Turns {
         let beginning = beginning.map_err(|error| refused(&new.run_id, &error))?;
         let (plan, conversation_id) = plan_of(&turn.plan, &new.key);
         inner.check_model(&plan)?;
-        let room = inner.runner.admit()?;
+        let room = inner.runner.admit(context.tenant()).await?;
         if !plan.ephemeral {
             let from = turn.meta.conversation_id.as_str();
             let request = (!new.request_id.is_empty()).then(|| NamedRequest {

@@ -13,7 +13,7 @@ use contracts::tavern::{
     },
 };
 use core_types::{CallPath, Principal};
-use doubles::TestRegistry;
+use doubles::{Behaviour, TestRegistry};
 use grpc_kit::{CallContext, Outbound};
 use model_client::EndpointSettings;
 use serde_json::json;
@@ -22,6 +22,7 @@ use tonic::{Code, Status, Streaming};
 use super::{Caller, profile, talk};
 use crate::{
     endpoint::{self, Endpoint, Step, end, stream_head, text},
+    turns::call,
     turns_usage::{priced, world_with},
     world::{Ended, Running, World},
 };
@@ -243,4 +244,27 @@ async fn s608_an_answer_that_is_cut_off_or_dropped_counts_and_a_refused_request_
     assert_eq!(tokens().await, 102);
     running.asked("acme/bob").await.unwrap_err();
     assert_eq!(tokens().await, 0);
+}
+
+#[tokio::test]
+async fn a_turn_waits_for_room_that_another_tenant_gives_back_and_is_rejected_without_it() {
+    let turns =
+        json!([{"answer": {"text": call("Look", "at", "moss")}}, {"answer": {"text": "Done."}}]);
+    let registry = TestRegistry::default().tool("Look", &["at"], Behaviour::Hangs);
+    let mut world = World::new(registry, &["Look"], &turns);
+    world.settings.max_turns = 1;
+    let running = world.build().await;
+    let (holder, next) = (running.operator("acme/bob"), running.operator("bob"));
+    for caller in [&holder, &next] {
+        let mut profile = profile("writer");
+        profile["tool_ids_inventory"] = json!(["Look"]);
+        caller.put_profile(&profile).await;
+    }
+    let held = holder.start(talk("talk")).await.unwrap();
+    let rejected = next.start(talk("talk")).await.unwrap_err();
+    assert_eq!(rejected.code(), Code::ResourceExhausted);
+    let (waiting, ()) = tokio::join!(next.start(talk("talk")), async {
+        running.cancel(&held).await;
+    });
+    waiting.unwrap();
 }
