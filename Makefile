@@ -121,6 +121,9 @@ OPERATIONS ?= 2000000
 ROWS ?= 10000
 # How many events the file of an earlier version has that is migrated.
 EVENTS ?= 1000000
+# How many administrative calls are made while the process is killed AUDIT_KILLS times.
+AUDITED ?= 10000
+AUDIT_KILLS ?= 20
 # How many mutated keys, tokens and tickets prove no one.
 CREDENTIALS ?= 1000000
 
@@ -139,6 +142,8 @@ bars: check-rust check-node check-chromium python $(CONSOLE)/node_modules/.packa
 	  $(CARGO) test --release --locked --package e2e --test it -- tenants::
 	@TAVERN_TEST_SEEDS=$(SEEDS) TAVERN_TEST_PARENTS=$(PARENTS) \
 	  $(CARGO) test --release --locked --package workflow-execution --test it -- simulation:: runs_below::
+	@TAVERN_TEST_AUDITED=$(AUDITED) TAVERN_TEST_AUDIT_KILLS=$(AUDIT_KILLS) \
+	  $(CARGO) test --release --locked --package e2e --test it -- audit::load::
 	@TAVERN_TEST_EVENTS=$(EVENTS) TAVERN_TEST_KILLS=$(KILLS) \
 	  $(CARGO) test --release --locked --package run-log --test it -- migration::
 	@TAVERN_TEST_MUTATIONS=$(CREDENTIALS) \

@@ -1,5 +1,6 @@
 //! The `tavern` program.
 
+mod audit;
 mod bootstrap;
 mod demo;
 mod replay;
@@ -42,6 +43,9 @@ enum Command {
     /// Make the first key; create, list, show, rotate and revoke keys; set the rights of principals.
     #[command(subcommand)]
     Keys(Keys),
+    /// List, export and verify the records of who changed what and who was denied what.
+    #[command(subcommand)]
+    Audit(Audit),
     #[command(flatten)]
     Client(cli::Command),
 }
@@ -68,6 +72,14 @@ enum Keys {
     /// The key is made at the Tavern that runs at the address, over loopback. If none listens there, it is made in
     /// the data directory, also for an installation whose administrators have no valid key any more.
     Bootstrap(bootstrap::FirstKey),
+}
+
+/// The commands about the audit: the client's, and its verification, which works in a data directory too.
+#[derive(Subcommand)]
+enum Audit {
+    #[command(flatten)]
+    Client(cli::audit::Command),
+    Verify(audit::VerifyAnywhere),
 }
 
 /// The options of [`cli::Remote`] that commands do not use.
@@ -182,6 +194,8 @@ impl Command {
             Self::Runs(Runs::Replay { file }) => replay::replay_file(&file),
             Self::Keys(Keys::Client(command)) => command.execute(remote).await,
             Self::Keys(Keys::Bootstrap(first)) => first.execute(remote).await,
+            Self::Audit(Audit::Client(command)) => command.execute(remote).await,
+            Self::Audit(Audit::Verify(verify)) => verify.execute(remote).await,
             Self::Client(command) => command.execute(remote).await,
         }
     }

@@ -1,8 +1,9 @@
 //! The commands: invoke a text, inspect runs, calls, questions, conversations, goals, tools,
 //! plugins, backends, approvals, workflows, profiles, knowledge bases, projects, scenes,
-//! schedules, keys and tenants, play transcripts, check health.
+//! schedules, keys, tenants and the audit, play transcripts, check health.
 
 pub mod approvals;
+pub mod audit;
 mod backends;
 mod calls;
 mod conversations;
@@ -192,6 +193,11 @@ impl Remote {
     /// Returns the address.
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Whether the output is JSON.
+    pub fn is_json(&self) -> bool {
+        self.json
     }
 
     fn settings(&self) -> ClientSettings {

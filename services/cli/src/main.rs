@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use cli::{Remote, keys, runs};
+use cli::{Remote, audit, keys, runs};
 
 /// Talks to a running Tavern.
 #[derive(Parser)]
@@ -23,6 +23,9 @@ enum Command {
     /// Make the first key; create, list, show, rotate and revoke keys; set the rights of principals.
     #[command(subcommand)]
     Keys(Keys),
+    /// List, export and verify the records of who changed what and who was denied what.
+    #[command(subcommand)]
+    Audit(Audit),
     #[command(flatten)]
     Client(cli::Command),
 }
@@ -36,6 +39,14 @@ enum Keys {
     Bootstrap(keys::Bootstrap),
 }
 
+/// The commands about the audit; a running registry verifies it.
+#[derive(Subcommand)]
+enum Audit {
+    #[command(flatten)]
+    Client(audit::Command),
+    Verify(audit::Verify),
+}
+
 #[tokio::main]
 async fn main() -> ExitCode {
     let Arguments { remote, command } = cli::read("tavern-cli", &[]);
@@ -43,6 +54,8 @@ async fn main() -> ExitCode {
         Command::Runs(command) => command.execute(&remote).await,
         Command::Keys(Keys::Client(command)) => command.execute(&remote).await,
         Command::Keys(Keys::Bootstrap(bootstrap)) => bootstrap.execute(&remote).await,
+        Command::Audit(Audit::Client(command)) => command.execute(&remote).await,
+        Command::Audit(Audit::Verify(verify)) => verify.execute(&remote).await,
         Command::Client(command) => command.execute(&remote).await,
     };
     executed.unwrap_or_else(|error| grpc_kit::program::report_and_exit_code(&error))

@@ -13,7 +13,9 @@
 //! - `limits`: the limits of tenants that the door keeps.
 //! - `open`: the door of a gateway whose services are processes of their own.
 //! - `denials`: refusals in the log, once a minute with their number.
+//! - `audited`: refusals in the audit of the registry.
 
+mod audited;
 mod callers;
 pub(crate) mod credential;
 mod denials;
@@ -39,6 +41,7 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use crate::Peers;
+use audited::AuditedDenials;
 use callers::Callers;
 use denials::Denials;
 use limits::TenantLimits;
@@ -60,6 +63,7 @@ pub(crate) struct ClientDoor {
     standings: Standings,
     limits: TenantLimits,
     denials: Denials,
+    audited: AuditedDenials,
 }
 
 impl ClientDoor {
@@ -72,6 +76,7 @@ impl ClientDoor {
             standings: Standings::new(peers),
             limits: TenantLimits::default(),
             denials: Denials::default(),
+            audited: AuditedDenials::new(peers),
         }
     }
 
@@ -86,7 +91,7 @@ impl ClientDoor {
         peer: Option<IpAddr>,
     ) -> Result<Option<HeldCaller>, Status> {
         let held = self.callers.hold(ticket).await;
-        held.inspect_err(|status| self.record(None, "/v1/session", status, peer))
+        self.recorded(held, "/v1/session", peer).await
     }
 
     /// Exchanges a key for the token of a login.
@@ -99,7 +104,7 @@ impl ClientDoor {
         peer: Option<IpAddr>,
     ) -> Result<LoginResponse, Status> {
         let login = self.registry.login(key).await;
-        login.inspect_err(|status| self.record(None, "/v1/login", status, peer))
+        self.recorded(login, "/v1/login", peer).await
     }
 
     /// Makes a ticket that stands for a credential once.
@@ -112,11 +117,11 @@ impl ClientDoor {
         peer: Option<IpAddr>,
     ) -> Result<IssueTicketResponse, Status> {
         let issued = self.registry.issue_ticket(credential).await;
-        issued.inspect_err(|status| self.record(None, "/v1/ticket", status, peer))
+        self.recorded(issued, "/v1/ticket", peer).await
     }
 
-    /// Records a refusal in the log.
-    fn record(
+    /// Records a refusal in the log and in the audit.
+    async fn record(
         &self,
         principal: Option<&Principal>,
         method: &str,
@@ -125,6 +130,20 @@ impl ClientDoor {
     ) {
         let principal = principal.map_or("", Principal::as_str);
         self.denials.record(principal, method, refusal.code(), peer);
+        self.audited.record(principal, method, refusal.code()).await;
+    }
+
+    /// Records the refusal of a caller that is not known, if it is one.
+    async fn recorded<T>(
+        &self,
+        result: Result<T, Status>,
+        method: &str,
+        peer: Option<IpAddr>,
+    ) -> Result<T, Status> {
+        if let Err(refusal) = &result {
+            self.record(None, method, refusal, peer).await;
+        }
+        result
     }
 
     async fn decide(&self, knock: Knock<'_>) -> Result<Admission, Refused> {
@@ -205,7 +224,8 @@ impl ClientDoor {
                 End::Unknown => refusal::registry_away(),
                 End::Denied => refusal::denied(&caller.principal, &caller.roles, access, &method),
             };
-            door.record(Some(&caller.principal), &method, &status, peer);
+            let principal = Some(&caller.principal);
+            door.record(principal, &method, &status, peer).await;
             status
         };
         ended.boxed()
@@ -230,11 +250,15 @@ impl Refused {
 impl Door for ClientDoor {
     fn admit<'a>(&'a self, knock: Knock<'a>) -> BoxFuture<'a, Result<Admission, Status>> {
         let decided = async move {
-            let decided = self.decide(knock).await;
-            decided.map_err(|Refused { principal, status }| {
-                self.record(principal.as_ref(), knock.method, &status, knock.peer);
-                status
-            })
+            match self.decide(knock).await {
+                Ok(admission) => Ok(admission),
+                Err(Refused { principal, status }) => {
+                    let recorded =
+                        self.record(principal.as_ref(), knock.method, &status, knock.peer);
+                    recorded.await;
+                    Err(status)
+                }
+            }
         };
         decided.boxed()
     }

@@ -18,6 +18,7 @@ use contracts::tavern::agent::v1::project_service_server::ProjectServiceServer;
 use contracts::tavern::agent::v1::scene_service_server::SceneServiceServer;
 use contracts::tavern::agent::v1::state_service_server::StateServiceServer;
 use contracts::tavern::registry::v1::approval_service_server::ApprovalServiceServer;
+use contracts::tavern::registry::v1::audit_service_server::AuditServiceServer;
 use contracts::tavern::registry::v1::call_service_server::CallServiceServer;
 use contracts::tavern::registry::v1::identity_service_server::IdentityServiceServer;
 use contracts::tavern::registry::v1::tenant_service_server::TenantServiceServer;
@@ -69,6 +70,7 @@ impl ForwardedServices {
             .add(Forward::<ApprovalServiceServer<()>>::to(&self.registry))
             .add(Forward::<IdentityServiceServer<()>>::to(&self.registry))
             .add(Forward::<TenantServiceServer<()>>::to(&self.registry))
+            .add(Forward::<AuditServiceServer<()>>::to(&self.registry))
             .add(Forward::<WorkflowServiceServer<()>>::to(&self.workflow))
             .add(Forward::<ScheduleServiceServer<()>>::to(&self.workflow))
             .add(Forward::<ScriptSandboxServiceServer<()>>::to(&self.sandbox))

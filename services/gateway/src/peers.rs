@@ -4,7 +4,8 @@ use contracts::tavern::access::v1::Peer;
 use contracts::tavern::agent::v1::agent_service_client::AgentServiceClient;
 use contracts::tavern::agent::v1::profile_service_client::ProfileServiceClient;
 use contracts::tavern::registry::v1::{
-    call_service_client::CallServiceClient, identity_service_client::IdentityServiceClient,
+    audit_service_client::AuditServiceClient, call_service_client::CallServiceClient,
+    identity_service_client::IdentityServiceClient,
     tool_registry_service_client::ToolRegistryServiceClient,
 };
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
@@ -43,6 +44,11 @@ impl Peers {
     /// Returns the identities of tool-registry for the calls of `context`.
     pub(crate) fn identities(&self, context: &CallContext) -> IdentityServiceClient<Outbound> {
         IdentityServiceClient::new(self.registry.with(context))
+    }
+
+    /// Returns the audit of tool-registry for the calls of `context`.
+    pub(crate) fn audit(&self, context: &CallContext) -> AuditServiceClient<Outbound> {
+        AuditServiceClient::new(self.registry.with(context))
     }
 
     /// Returns the turns of agent-runtime, and the tools of their agents, for the calls of `context`.

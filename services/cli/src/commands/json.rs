@@ -22,9 +22,17 @@ fn descriptor<T: Name>() -> anyhow::Result<MessageDescriptor> {
 /// # Errors
 /// A message that is not part of the contract.
 pub(super) fn print_line<T: Message + Name>(message: &T) -> anyhow::Result<()> {
-    let dynamic = DynamicMessage::decode(descriptor::<T>()?, message.encode_to_vec().as_slice())?;
-    super::print(&format!("{}\n", serde_json::to_string(&dynamic)?));
+    super::print(&line(message)?);
     Ok(())
+}
+
+/// Returns a message as one line of JSON.
+///
+/// # Errors
+/// A message that is not part of the contract.
+pub(super) fn line<T: Message + Name>(message: &T) -> anyhow::Result<String> {
+    let dynamic = DynamicMessage::decode(descriptor::<T>()?, message.encode_to_vec().as_slice())?;
+    Ok(format!("{}\n", serde_json::to_string(&dynamic)?))
 }
 
 /// Reads a message from JSON.

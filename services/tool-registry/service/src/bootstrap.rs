@@ -3,12 +3,12 @@
 use std::{io, path::Path, sync::Arc};
 
 use contracts::tavern::registry::v1::{BootstrapRequest, BootstrapResponse};
-use core_types::SystemClock;
+use core_types::{Clock, IdSource, SystemClock, SystemIds};
 use sql_store::{DataDir, SqliteDatabase};
 use tonic::Status;
 use tool_domain::identity::accounts::Regain;
 
-use crate::{Error, identities::Identities, rpc, service};
+use crate::{Error, RegistrySettings, identities::Identities, rpc, service};
 
 /// The reason for which there is no first key.
 #[derive(Debug, thiserror::Error)]
@@ -55,7 +55,12 @@ async fn at_rest(
     let database = service::open_database(&data).await?;
     let identities = Identities::load(database.clone(), Arc::new(SystemClock), true).await;
     let identities = identities.map_err(Error::Identities)?;
-    let made = rpc::bootstrap(identities, request, regain).await;
+    let settings = RegistrySettings::default();
+    let parts: (_, Arc<dyn Clock>, Arc<dyn IdSource>) =
+        (database.clone(), Arc::new(SystemClock), Arc::new(SystemIds));
+    let audit = service::open_audit(&data, &settings, identities.clone(), parts).await?;
+    let made = rpc::bootstrap_at_rest(&audit, identities, request, regain).await;
+    audit.close().await;
     database.close().await;
     made.map_err(BootstrapError::Refused)
 }

@@ -24,6 +24,12 @@ pub enum Error {
         /// The data directory.
         path: String,
     },
+    /// The key of the audit cannot be used.
+    #[error("the key of the audit (tool-registry.audit.key) cannot be read or made")]
+    AuditKey(#[source] std::io::Error),
+    /// The audit cannot be read.
+    #[error("the audit cannot be read")]
+    Audit(#[source] crate::audit::AuditFailure),
     /// The directory of workspaces cannot be used.
     #[error("the directory of workspaces cannot be used")]
     Workspaces(#[source] std::io::Error),

@@ -11,6 +11,7 @@
 //! - [`identities`]: principals, their keys and their rights.
 //! - [`tenants`]: tenants, their limits and their end.
 //! - [`bootstrap_offline`], [`replace_lost_keys`]: keys of an installation that does not run.
+//! - [`audit`]: who changed what, and who was denied what.
 //! - [`ledger`]: the durable record of each effect.
 //! - [`arguments`]: the arguments of a call as one value.
 //! - [`in_flight`], [`dispatch`]: a call in flight, and its execution by type of implementation.
@@ -19,6 +20,7 @@
 
 pub mod approvals;
 pub mod arguments;
+pub mod audit;
 mod bootstrap;
 pub mod dispatch;
 pub mod error;
@@ -37,6 +39,7 @@ pub mod tenants;
 pub mod tools;
 pub mod workspace;
 
+pub use audit::verify_audit;
 pub use bootstrap::{BootstrapError, bootstrap_offline, is_in_use, replace_lost_keys};
 pub use error::Error;
 pub use identities::{Identities, Rights};

@@ -6,10 +6,13 @@
 //! - [`IdentityRpc`]: credentials, principals and keys.
 //! - [`TenantRpc`]: tenants, their limits and their end.
 //! - [`ApprovalRpc`]: listing, following and deciding approvals.
+//! - `AuditRpc` with `audited`: the audit, and the services whose changes it records.
 //! - [`convert`]: domain types as messages.
 //! - `page`, `refusal`: the common parts of lists and refusals.
 
 mod approvals;
+mod audit;
+mod audited;
 mod availability;
 mod backends;
 mod call_list;
@@ -30,10 +33,11 @@ use futures::Stream;
 use tonic::{Response, Status};
 
 pub use approvals::ApprovalRpc;
+pub(crate) use audit::AuditRpc;
+pub(crate) use audited::{Audited, bootstrap_at_rest};
 pub use call_service::CallRpc;
 pub use catalogue::CatalogueRpc;
 pub use identities::IdentityRpc;
-pub(crate) use identities::bootstrap;
 pub use tenants::TenantRpc;
 
 type Answer<T> = Result<Response<T>, Status>;

@@ -4,8 +4,9 @@ use call_outcome::Violation;
 use std::{path::Path, sync::Arc};
 
 use contracts::tavern::registry::v1::{
-    approval_service_server::ApprovalServiceServer, call_service_server::CallServiceServer,
-    identity_service_server::IdentityServiceServer, tenant_service_server::TenantServiceServer,
+    approval_service_server::ApprovalServiceServer, audit_service_server::AuditServiceServer,
+    call_service_server::CallServiceServer, identity_service_server::IdentityServiceServer,
+    tenant_service_server::TenantServiceServer,
     tool_registry_service_server::ToolRegistryServiceServer,
 };
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds, Tenant};
@@ -24,6 +25,7 @@ use tool_domain::{
 
 use crate::{
     approvals::{Approvals, Policy},
+    audit::{Audit, Stores},
     dispatch::{
         Dispatcher,
         backend::{AllowedHosts, Backends},
@@ -37,7 +39,7 @@ use crate::{
     ledger::Ledger,
     peers::Peers,
     plugins::{self, PluginInfo, Plugins, Skipped},
-    rpc::{ApprovalRpc, CallRpc, CatalogueRpc, IdentityRpc, TenantRpc},
+    rpc::{ApprovalRpc, AuditRpc, Audited, CallRpc, CatalogueRpc, IdentityRpc, TenantRpc},
     runner::{
         agents::Agents,
         calls::{Calls, handles},
@@ -62,6 +64,7 @@ pub struct ToolRegistry {
     agents: Agents,
     approvals: Approvals,
     identities: Identities,
+    audit: Audit,
     calls: Calls,
     invocations: Invocations,
     effects: RunLogs,
@@ -69,7 +72,8 @@ pub struct ToolRegistry {
     neighbours: Neighbours,
     /// The services that have data of tenants, this one included.
     tenant_services: Vec<Transport>,
-    exchange: OnceCell<AbortHandle>,
+    /// The exchange of tenants, and the work of the audit.
+    endless: OnceCell<[AbortHandle; 2]>,
     agent: Transport,
     store: Arc<dyn DocumentStore>,
     workspaces: Workspaces,
@@ -109,6 +113,7 @@ pub async fn build_with(
     let database = open_database(&data).await?;
     let identities = load_identities(&database, &clock, (&data, peers.one_process)).await?;
     let parts = (database.clone(), Arc::clone(&clock), Arc::clone(&ids));
+    let audit = open_audit(&data, settings, identities.clone(), parts.clone()).await?;
     let approvals = load_approvals(settings, identities.clone(), parts)?;
     let store: Arc<dyn DocumentStore> = Arc::new(SqliteDocuments::new(database));
     let effects = open_log(&data, "tool-registry.effects.db").await?;
@@ -157,7 +162,7 @@ pub async fn build_with(
         tools.clone(),
         dispatcher,
         ledger,
-        (approvals.clone(), identities.clone()),
+        (approvals.clone(), identities.clone(), audit.clone()),
         agents.clone(),
         runs.clone(),
         settings.call_limits(),
@@ -169,13 +174,14 @@ pub async fn build_with(
         agents,
         approvals,
         identities,
+        audit,
         calls,
         invocations,
         effects,
         retention: settings.retention,
         neighbours,
         tenant_services,
-        exchange: OnceCell::new(),
+        endless: OnceCell::new(),
         agent,
         store,
         workspaces,
@@ -212,19 +218,22 @@ impl ToolRegistry {
             Arc::clone(&self.plugins),
         );
         let calls = CallRpc::new(self.calls.clone(), self.invocations.clone());
+        let tenants = TenantRpc::new(self.identities.tenants().clone());
+        let identities = IdentityRpc::new(self.identities.clone(), self.tools.clone());
+        let audit = AuditRpc::new(self.audit.clone(), self.identities.clone());
         Services::new()
-            .add(ToolRegistryServiceServer::new(catalogue))
+            .add(self.audited(ToolRegistryServiceServer::new(catalogue)))
             .add(CallServiceServer::new(calls))
             .add(ApprovalServiceServer::new(ApprovalRpc::new(
                 self.calls.clone(),
             )))
-            .add(IdentityServiceServer::new(IdentityRpc::new(
-                self.identities.clone(),
-                self.tools.clone(),
-            )))
-            .add(TenantServiceServer::new(TenantRpc::new(
-                self.identities.tenants().clone(),
-            )))
+            .add(self.audited(IdentityServiceServer::new(identities)))
+            .add(self.audited(TenantServiceServer::new(tenants)))
+            .add(AuditServiceServer::new(audit))
+    }
+
+    fn audited<S>(&self, service: S) -> Audited<S> {
+        Audited::new(service, &self.audit)
     }
 
     /// Returns principals, their keys and their rights.
@@ -240,9 +249,7 @@ impl ToolRegistry {
     pub async fn recover(&self) -> Result<(), Status> {
         let (resumed, settled) = (self.invocations.resume().await, self.calls.recover().await);
         let (resumed, settled) = (resumed?, settled?);
-        self.exchange
-            .get_or_init(|| self.begin_endless_work())
-            .await;
+        self.endless.get_or_init(|| self.begin_endless_work()).await;
         if resumed + settled > 0 {
             tracing::info!(
                 resumed,
@@ -253,8 +260,9 @@ impl ToolRegistry {
         Ok(())
     }
 
-    /// Begins the work that lasts as long as the registry: the exchange of tenants, which it returns, and retention.
-    async fn begin_endless_work(&self) -> AbortHandle {
+    /// Begins the work that lasts as long as the registry: the exchange of tenants and that of the audit, which it
+    /// returns, and retention.
+    async fn begin_endless_work(&self) -> [AbortHandle; 2] {
         let (identities, services) = (self.identities.clone(), self.tenant_services.clone());
         let exchange = TenantExchange::new(identities, services);
         let exchange = exchange.begin().await.abort_handle();
@@ -262,7 +270,7 @@ impl ToolRegistry {
         let (neighbours, agent) = (self.neighbours.clone(), self.agent.clone());
         let runs = self.invocations.runs();
         retention::begin(self.retention, runs, calls, neighbours, agent);
-        exchange
+        [exchange, self.audit.begin().abort_handle()]
     }
 
     /// Returns the plugins that were skipped when they were loaded, and the reasons.
@@ -273,13 +281,14 @@ impl ToolRegistry {
     /// Gives calls in flight some time, then ends everything and closes the databases. Runs that
     /// are not over resume at the next start.
     pub async fn shutdown(&self) {
-        if let Some(exchange) = self.exchange.get() {
-            exchange.abort();
+        for endless in self.endless.get().into_iter().flatten() {
+            endless.abort();
         }
         // The tasks of runs wait for calls, so they go first and leave their runs open.
         self.invocations.runs().shutdown().await;
         self.calls.shutdown().await;
         self.effects.close().await;
+        self.audit.close().await;
         self.store.close().await;
     }
 }
@@ -347,6 +356,21 @@ async fn load_identities(
             path: data.path().display().to_string(),
         }),
     }
+}
+
+/// Opens the audit of a data directory.
+pub(crate) async fn open_audit(
+    data: &DataDir,
+    settings: &RegistrySettings,
+    identities: Identities,
+    (database, clock, ids): (SqliteDatabase, Arc<dyn Clock>, Arc<dyn IdSource>),
+) -> Result<Audit, Error> {
+    let stores = Stores {
+        database: database.clone(),
+        identities,
+        documents: Arc::new(SqliteDocuments::new(database)),
+    };
+    Audit::open(data, settings.audit.clone(), stores, (clock, ids)).await
 }
 
 /// The file of definitions, approvals and principals.

@@ -10,7 +10,8 @@ use settings::Problems;
 use telemetry::TelemetrySettings;
 
 use crate::{
-    dispatch::backend::AllowedHosts, runner::calls::CallLimits, workspace::WorkspaceLimits,
+    audit::AuditSettings, dispatch::backend::AllowedHosts, runner::calls::CallLimits,
+    workspace::WorkspaceLimits,
 };
 
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
@@ -27,6 +28,8 @@ pub struct RegistrySettings {
     pub data_dir: PathBuf,
     /// Times for which invocations, entries of the ledger and approvals are kept after their end.
     pub retention: RetentionSettings,
+    /// The audit of administrative changes and denials.
+    pub audit: AuditSettings,
     /// The directory of plugins; empty for none. Default: none.
     pub plugins_dir: PathBuf,
     /// The address of workflow-execution. Default: http://127.0.0.1:7403.
@@ -65,6 +68,7 @@ impl Default for RegistrySettings {
             telemetry: TelemetrySettings::default(),
             data_dir: PathBuf::from("data/tool-registry"),
             retention: RetentionSettings::default(),
+            audit: AuditSettings::default(),
             plugins_dir: PathBuf::new(),
             workflow: ClientSettings::to("http://127.0.0.1:7403"),
             sandbox: ClientSettings::to("http://127.0.0.1:7404"),
@@ -95,6 +99,7 @@ impl settings::Settings for RegistrySettings {
 
     fn check(&self, problems: &mut Problems) {
         self.retention.check("retention", problems);
+        self.audit.check(problems);
         self.server.check("server", problems);
         self.telemetry.check("telemetry", problems);
         self.workflow.check("workflow", problems);

@@ -1,6 +1,7 @@
-//! Approvals and principals as they are stored. Tools and gRPC servers that the operator added are [`documents`].
+//! Approvals, principals and counts of denials as they are stored. Tools and gRPC servers that the operator added are [`documents`].
 
 pub(crate) mod approvals;
+pub(crate) mod denials;
 pub(crate) mod identities;
 pub(crate) mod tenants;
 
@@ -29,6 +30,18 @@ pub(crate) const fn backends_of(tenant: Tenant) -> Collection {
         tenant,
         kind: "backend",
     }
+}
+
+/// Runs a statement on a file that no process has open, as someone with an editor can.
+#[cfg(test)]
+pub(crate) async fn run_sql(file: &std::path::Path, sql: &str) {
+    use sqlx::{AssertSqlSafe, ConnectOptions, sqlite::SqliteConnectOptions};
+
+    let options = SqliteConnectOptions::new().filename(file);
+    let mut door = options.connect().await.expect("it opens");
+    let statement = sqlx::query(AssertSqlSafe(sql.to_owned()));
+    let carried_out = statement.execute(&mut door).await;
+    carried_out.expect("it is carried out");
 }
 
 #[cfg(test)]

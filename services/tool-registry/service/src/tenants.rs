@@ -19,7 +19,8 @@ use run_events::timestamp_to_proto;
 use tokio::sync::Notify;
 use tool_domain::tenant::{EndStep, TenantRecord, TenantRecords, TenantRefusal};
 
-use uses::{Uses, day_of};
+use uses::Uses;
+pub(crate) use uses::day_of;
 
 use crate::store::{StoreError, tenants::TenantStore};
 

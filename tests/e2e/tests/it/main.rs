@@ -4,6 +4,7 @@
 mod a2a;
 mod access;
 mod approvals;
+mod audit;
 mod availability;
 mod cancel;
 mod cells;

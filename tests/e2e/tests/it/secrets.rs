@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use contracts::tavern::gateway::v1::{CallsTarget, gateway_service_client::GatewayServiceClient};
-use contracts::tavern::registry::v1::{CreateKeyRequest, ListPrincipalsRequest, RotateKeyRequest};
+use contracts::tavern::registry::v1::{
+    CreateKeyRequest, ListPrincipalsRequest, RevokeKeysRequest, RotateKeyRequest,
+};
 use testkit::{PythonServer, Stack, eventually, exchange, invoke};
 
 use crate::text::{calls, write_file};
@@ -96,6 +98,22 @@ async fn a_secret_is_in_no_file_no_log_line_and_no_span() -> anyhow::Result<()> 
     };
     let rotated = stack.identities().rotate_key(request).await?;
     let rotated = rotated.into_inner().secret_key;
+
+    // Administrative changes are recorded before their requests are checked, with a key in the wrong place too.
+    for misplaced in [ada.as_str(), secret_of(&ada)] {
+        let request = CreateKeyRequest {
+            principal: misplaced.to_owned(),
+            roles: vec![misplaced.to_owned()],
+            scopes: vec![misplaced.to_owned()],
+            ..CreateKeyRequest::default()
+        };
+        ensure!(stack.identities().create_key(request).await.is_err());
+        let request = RevokeKeysRequest {
+            key_id: misplaced.to_owned(),
+            ..RevokeKeysRequest::default()
+        };
+        ensure!(stack.identities().revoke_keys(request).await.is_err());
+    }
 
     let transport = stack.transport_with(Some(&ada));
     let text = calls(CallsTarget {

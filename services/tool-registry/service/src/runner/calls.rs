@@ -42,6 +42,7 @@ use tracing::Instrument;
 use crate::{
     approvals::Approvals,
     arguments::Arguments,
+    audit::Audit,
     dispatch::Dispatcher,
     identities::Identities,
     in_flight::InFlightCall,
@@ -151,6 +152,7 @@ struct Inner {
     ledger: Ledger,
     approvals: Approvals,
     identities: Identities,
+    audit: Audit,
     agents: Agents,
     /// The runs of this service, which make calls too.
     runs: Runs,
@@ -173,11 +175,11 @@ struct Inner {
 
 impl Calls {
     /// Takes everything that calls need.
-    pub fn new(
+    pub(crate) fn new(
         tools: Tools,
         dispatcher: Dispatcher,
         ledger: Ledger,
-        (approvals, identities): (Approvals, Identities),
+        (approvals, identities, audit): (Approvals, Identities, Audit),
         agents: Agents,
         runs: Runs,
         limits: CallLimits,
@@ -190,6 +192,7 @@ impl Calls {
                 ledger,
                 approvals,
                 identities,
+                audit,
                 agents,
                 runs,
                 clock,

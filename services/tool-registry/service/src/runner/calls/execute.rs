@@ -218,6 +218,9 @@ impl Inner {
         let leaving = self.identities.dispatching().await;
         let principal = resolved.context.principal();
         if let Err(failure) = rights::check(&self.identities, principal, &resolved.tool) {
+            drop(leaving);
+            let denied = self.audit.deny_tool(principal, resolved.tool.id());
+            denied.await;
             return Ok(self.refused(call, failure));
         }
         if in_flight.cancel_token().is_cancelled() {

@@ -51,7 +51,12 @@ impl Inner {
             .map_err(|missing| missing.into_failure(&call.tool))?;
         let catalogue = self.tools.catalogue(context.tenant()).await;
         let catalogue = catalogue.map_err(|error| Missing::from(error).into_failure(&call.tool))?;
-        rights::check(&self.identities, context.principal(), &tool)?;
+        let may = rights::check(&self.identities, context.principal(), &tool);
+        if let Err(failure) = may {
+            let denied = self.audit.deny_tool(context.principal(), tool.id());
+            denied.await;
+            return Err(failure);
+        }
         above.check(&tool, &catalogue)?;
         if tool.implementation().is_run() && context.path().depth() >= MAX_CALL_DEPTH {
             let message = format!(

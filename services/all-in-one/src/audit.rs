@@ -1,0 +1,29 @@
+//! `tavern audit verify`: at a running Tavern, or in the data directory of a stopped one.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use cli::{Remote, audit};
+
+/// Recompute the chain of all records. The exit code is 0 if it is whole, 1 if a record is not as it was written, and
+/// 2 if the file cannot be read.
+#[derive(Args)]
+pub(crate) struct VerifyAnywhere {
+    #[command(flatten)]
+    verify: audit::Verify,
+    /// The data directory of a Tavern that does not run, in place of the address.
+    #[arg(long, value_name = "DIRECTORY")]
+    data_dir: Option<PathBuf>,
+}
+
+impl VerifyAnywhere {
+    /// Verifies the records.
+    pub(crate) async fn execute(self, remote: &Remote) -> anyhow::Result<ExitCode> {
+        let Some(data_dir) = self.data_dir else {
+            return self.verify.execute(remote).await;
+        };
+        let verified = tool_registry::verify_audit(&data_dir, &self.verify.anchors()?).await?;
+        audit::show_report(&verified, remote.is_json())
+    }
+}

@@ -1,0 +1,132 @@
+//! Names as records have them, and the HMAC of everything else.
+
+use std::{
+    fs::OpenOptions,
+    io::{self, Read, Write},
+    os::unix::fs::OpenOptionsExt,
+    sync::Arc,
+};
+
+use core_types::secret_bytes;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use sql_store::DataDir;
+
+/// The file of the key.
+const KEY_FILE: &str = "tool-registry.audit.key";
+
+/// The longest text that can be a name, in bytes.
+const MAX_NAME_BYTES: usize = 128;
+
+/// The beginnings of credentials, which are no names wherever they stand.
+const CREDENTIALS: [&str; 4] = ["tvk_", "tvs_", "tvt_", "eyJ"];
+
+/// Makes HMACs (SHA-256) under the key of the audit. Clone, cheap.
+#[derive(Clone)]
+pub(crate) struct Hmacs {
+    key: Arc<[u8; 32]>,
+}
+
+impl Hmacs {
+    /// Reads the key in a data directory, or makes one that only its owner can read.
+    pub(crate) fn open(data: &DataDir) -> io::Result<Self> {
+        let path = data.path().join(KEY_FILE);
+        let mut key = [0; 32];
+        match OpenOptions::new().read(true).open(&path) {
+            Ok(mut file) => file.read_exact(&mut key)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                key = secret_bytes();
+                let new = path.with_extension("key.new");
+                let mut options = OpenOptions::new();
+                let options = options.write(true).create(true).truncate(true).mode(0o600);
+                let mut file = options.open(&new)?;
+                file.write_all(&key)?;
+                file.sync_all()?;
+                std::fs::rename(&new, &path)?;
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(Self { key: Arc::new(key) })
+    }
+
+    /// Returns the HMAC of a text.
+    pub(crate) fn of(&self, text: &[u8]) -> String {
+        let mac = Hmac::<Sha256>::new_from_slice(&*self.key);
+        let mut mac = mac.expect("an HMAC takes a key of any length");
+        mac.update(text);
+        format!("hmac:{}", hex::encode(mac.finalize().into_bytes()))
+    }
+
+    /// Returns a name as it is, and the HMAC of a text that is none: it may be a secret in the wrong place.
+    pub(crate) fn name(&self, text: &str) -> String {
+        let plain = |byte: u8| {
+            byte.is_ascii_alphanumeric()
+                || matches!(byte, b'.' | b'_' | b'-' | b':' | b'/' | b'@' | b'*')
+        };
+        let is_name = !text.is_empty()
+            && text.len() <= MAX_NAME_BYTES
+            && text.bytes().all(plain)
+            && !is_long_random(text)
+            && !CREDENTIALS.iter().any(|begin| text.contains(begin));
+        match is_name {
+            true => text.to_owned(),
+            false => self.of(text.as_bytes()),
+        }
+    }
+}
+
+/// Whether a text has a part that looks like a key: 32 hexadecimal digits or more in a row.
+fn is_long_random(text: &str) -> bool {
+    let mut parts = text.split(|character: char| !character.is_ascii_hexdigit());
+    parts.any(|part| part.len() >= 32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_recorded_and_a_secret_in_its_place_is_not() {
+        let hmacs = Hmacs {
+            key: Arc::new([7; 32]),
+        };
+        for name in [
+            "ada",
+            "core:read-file",
+            "ops@example.com",
+            "core:*",
+            "a/b_c.d",
+        ] {
+            assert_eq!(hmacs.name(name), name);
+        }
+        let secret = "0123456789abcdef".repeat(4);
+        let key = format!("tvk_0011223344556677_{secret}_00112233");
+        for text in [
+            "",
+            "two words",
+            &secret,
+            &key,
+            &"a".repeat(129),
+            "eyJhbGciOi.x",
+            "tvs_1",
+        ] {
+            let recorded = hmacs.name(text);
+            assert!(
+                recorded.starts_with("hmac:") && recorded.len() == 69,
+                "{text}: {recorded}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_key_stays_and_is_closed_to_others() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let directory = tempfile::tempdir().unwrap();
+        let data = DataDir::open(directory.path()).unwrap();
+        let first = Hmacs::open(&data).unwrap().of(b"x");
+        assert_eq!(Hmacs::open(&data).unwrap().of(b"x"), first);
+        let mode = std::fs::metadata(directory.path().join(KEY_FILE)).unwrap();
+        assert_eq!(mode.permissions().mode() & 0o777, 0o600);
+    }
+}
