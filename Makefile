@@ -146,6 +146,7 @@ bars: check-rust check-node check-chromium python $(CONSOLE)/node_modules/.packa
 	  $(CARGO) test --release --locked --package e2e --test it -- audit::load::
 	@TAVERN_TEST_EVENTS=$(EVENTS) TAVERN_TEST_KILLS=$(KILLS) \
 	  $(CARGO) test --release --locked --package run-log --test it -- migration::
+	@TAVERN_TEST_RENEWALS=all $(CARGO) test --locked --package grpc-kit --test it -- renewals_under_load
 	@TAVERN_TEST_MUTATIONS=$(CREDENTIALS) \
 	  $(CARGO) test --release --locked --package tool-registry --test it -- credentials::mutated
 	@$(MAKE) --no-print-directory mutate soak bench

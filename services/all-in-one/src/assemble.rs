@@ -62,7 +62,7 @@ impl Tavern {
                 sandbox_transport.clone(),
                 agent_transport.clone(),
             )
-            .in_one_process(),
+            .proven(true),
         );
         let registry = registry.await.context("tool-registry")?;
         let registry_transport = local(&registry.services());

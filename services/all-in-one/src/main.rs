@@ -83,11 +83,10 @@ enum Audit {
 }
 
 /// The options of [`cli::Remote`] that commands do not use.
-const UNUSED: [(&str, &[&str]); 3] = [
-    ("serve", &["address", "json", "key_file"]),
-    ("demo", &["address", "json", "key_file"]),
-    ("settings", &["address", "json", "key_file"]),
-];
+const UNUSED: [(&str, &[&str]); 3] = [("serve", REMOTE), ("demo", REMOTE), ("settings", REMOTE)];
+
+/// All options of [`cli::Remote`].
+const REMOTE: &[&str] = &["address", "ca", "server_name", "json", "key_file"];
 
 /// Settings from the command line, which override file and environment.
 #[derive(Args)]
@@ -98,6 +97,12 @@ struct Overrides {
     /// The address to listen on.
     #[arg(long)]
     listen: Option<std::net::SocketAddr>,
+    /// The PEM file with the certificate of the server.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<String>,
+    /// The PEM file with the private key of the certificate.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<String>,
     /// The data directory.
     #[arg(long)]
     data_dir: Option<String>,
@@ -154,6 +159,8 @@ impl Overrides {
                 "server.listen",
                 self.listen.map(|listen| listen.to_string()),
             ),
+            ("server.tls.cert", self.tls_cert.clone()),
+            ("server.tls.key", self.tls_key.clone()),
             ("data_dir", self.data_dir.clone()),
             ("deploy_dir", self.deploy_dir.clone()),
         ];

@@ -4,7 +4,9 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use all_in_one::{Tavern, TavernSettings};
+use anyhow::anyhow;
 use contracts::tavern::sandbox::v1::GetIsolationRequest;
+use grpc_kit::program::Misplaced;
 
 /// Serves all services until a signal arrives.
 pub(crate) async fn serve(settings: TavernSettings) -> anyhow::Result<ExitCode> {
@@ -13,6 +15,7 @@ pub(crate) async fn serve(settings: TavernSettings) -> anyhow::Result<ExitCode> 
     let listener = grpc_kit::bind(&settings.server).await?;
     let address = listener.local_addr()?;
     let tavern = Tavern::build(&settings).await?;
+    check_exposure(&tavern, &settings)?;
     tavern.recover().await?;
     greet(&tavern, &settings, address).await?;
     let grace = settings.server.drain_grace;
@@ -26,6 +29,19 @@ pub(crate) async fn serve(settings: TavernSettings) -> anyhow::Result<ExitCode> 
     tavern.shutdown().await;
     telemetry.shutdown().await;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses an address that other hosts reach while no key exists, so that everyone would be `local`.
+fn check_exposure(tavern: &Tavern, settings: &TavernSettings) -> anyhow::Result<()> {
+    if !settings.server.is_exposed() || !tavern.is_open() {
+        return Ok(());
+    }
+    Err(Misplaced(anyhow!(
+        "other hosts can reach {}, and no key exists, so that everyone would be an administrator; make the first \
+         key by `tavern keys bootstrap --data-dir {} --out FILE`, or listen on a loopback address",
+        settings.server.listen,
+        settings.data_dir.display()
+    )))?
 }
 
 /// Prints the addresses of the services and a call to paste.
@@ -49,6 +65,10 @@ async fn greet(
             " --header \"authorization: Bearer $(cat FILE)\"",
         ),
     };
+    let (scheme, ca, cacert) = match settings.server.tls.is_on() {
+        true => ("https", " --ca CA", " --cacert CA"),
+        false => ("http", "", ""),
+    };
     let greeting = format!(
         "tavern serves all five services on {address}\n\
          data: {data}\n\
@@ -56,8 +76,8 @@ async fn greet(
          keys: {keys}\n\
          \n\
          try it:\n  \
-         target/debug/tavern play --address http://{address}{option}\n  \
-         curl http://{address}/tavern.gateway.v1.GatewayService/StartText{header} \\\n    \
+         target/debug/tavern play --address {scheme}://{address}{ca}{option}\n  \
+         curl {scheme}://{address}/tavern.gateway.v1.GatewayService/StartText{cacert}{header} \\\n    \
          --json '{{\"calls\": {{\"text\": \"<ACTION><system:get_current_time/></ACTION>\"}}}}'\n"
     );
     // A server serves whether or not anyone reads this.

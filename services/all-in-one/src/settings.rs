@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use agent_runtime::AgentSettings;
 use gateway::GatewaySettings;
-use grpc_kit::ServerSettings;
+use grpc_kit::{Callers, ServerSettings};
 use schemars::JsonSchema;
 use script_sandbox::SandboxSettings;
 use serde::{Deserialize, Serialize};
@@ -53,8 +53,10 @@ impl Default for TavernSettings {
 impl settings::Settings for TavernSettings {
     const PREFIX: &'static str = "TAVERN";
 
+    const REPLACED: &'static [(&'static str, &'static str)] = grpc_kit::settings::REPLACED;
+
     fn check(&self, problems: &mut Problems) {
-        self.server.check("server", problems);
+        self.server.check("server", Callers::Clients, problems);
         self.telemetry.check("telemetry", problems);
     }
 }

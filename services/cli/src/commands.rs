@@ -1,11 +1,12 @@
 //! The commands: invoke a text, inspect runs, calls, questions, conversations, goals, tools,
 //! plugins, backends, approvals, workflows, profiles, knowledge bases, projects, scenes,
-//! schedules, keys, tenants and the audit, play transcripts, check health.
+//! schedules, keys, tenants, certificates and the audit, play transcripts, check health.
 
 pub mod approvals;
 pub mod audit;
 mod backends;
 mod calls;
+mod certs;
 mod conversations;
 pub mod documents;
 mod goals;
@@ -46,7 +47,7 @@ use tonic::{Code, Status};
 use crate::credential::Key;
 use crate::timeline::{Timeline, name};
 
-/// The address of a running Tavern, the caller's key, and the form of the output.
+/// The address of a running Tavern, its certificate, the caller's key, and the form of the output.
 #[derive(Args)]
 pub struct Remote {
     /// The address of the gateway, or of all services in one process.
@@ -58,6 +59,25 @@ pub struct Remote {
         default_value = "http://127.0.0.1:7401"
     )]
     address: String,
+    /// The file with the CA of a server at an `https` address. Default: the CAs of this machine.
+    #[arg(
+        long,
+        global = true,
+        display_order = 100,
+        env = "TAVERN_CA",
+        value_name = "FILE"
+    )]
+    ca: Option<PathBuf>,
+    /// The name in the certificate of the server, if it is not the host of the address: of a host, or the URI of a
+    /// service such as `spiffe://tavern.internal/tavern/gateway`.
+    #[arg(
+        long,
+        global = true,
+        display_order = 100,
+        env = "TAVERN_SERVER_NAME",
+        value_name = "NAME"
+    )]
+    server_name: Option<String>,
     /// The file that holds the caller's key, closed to others (mode 0600).
     #[arg(
         long,
@@ -122,6 +142,9 @@ pub enum Command {
     /// List, store, pause, resume, trigger and delete schedules, and list their firings.
     #[command(subcommand)]
     Schedules(schedules::Command),
+    /// Make a private CA, and issue, renew and show certificates of services; no server is needed.
+    #[command(subcommand)]
+    Certs(certs::Command),
     /// Play transcripts against a running gateway, and fail if any result differs from the expected one.
     Play {
         /// The directory of the transcripts.
@@ -183,6 +206,7 @@ impl Command {
                 let deciders = remote.connect_with(key.as_ref())?;
                 play_all(remote.connect()?, deciders, &examples).await
             }
+            Self::Certs(command) => return command.execute(remote.json),
             Self::Healthcheck { live } => return remote.check_health(live).await,
         };
         remote.located(executed)
@@ -201,7 +225,10 @@ impl Remote {
     }
 
     fn settings(&self) -> ClientSettings {
-        ClientSettings::to(&self.address)
+        let mut settings = ClientSettings::to(&self.address);
+        settings.tls.ca = self.ca.clone().unwrap_or_default();
+        settings.tls.name = self.server_name.clone().unwrap_or_default();
+        settings
     }
 
     /// Returns the key of the caller; `None` without a file.

@@ -35,14 +35,7 @@ impl Key {
         let shown = path.display();
         let unread = || format!("the key file {shown} cannot be read");
         let file = File::open(path).with_context(unread)?;
-        let metadata = file.metadata().with_context(unread)?;
-        let is_own = metadata.uid() == rustix::process::geteuid().as_raw();
-        let access = metadata.mode() & OF_OTHERS;
-        ensure!(
-            !is_own || access == 0,
-            "the key file {shown} is open to others (mode {:04o}): `chmod 600 {shown}` closes it",
-            metadata.mode() & 0o7777
-        );
+        check_closed(path, &file)?;
         let mut bytes = Vec::new();
         file.take(MAX_FILE_BYTES)
             .read_to_end(&mut bytes)
@@ -75,6 +68,21 @@ impl Key {
     pub fn bearer(&self) -> HeaderValue {
         self.0.clone()
     }
+}
+
+/// Checks that the file of a key at `path`, if it belongs to the user of this process, is closed to group and others.
+pub(crate) fn check_closed(path: &Path, file: &File) -> anyhow::Result<()> {
+    let shown = path.display();
+    let metadata = file.metadata();
+    let metadata = metadata.with_context(|| format!("the key file {shown} cannot be read"))?;
+    let is_own = metadata.uid() == rustix::process::geteuid().as_raw();
+    let access = metadata.mode() & OF_OTHERS;
+    ensure!(
+        !is_own || access == 0,
+        "the key file {shown} is open to others (mode {:04o}): `chmod 600 {shown}` closes it",
+        metadata.mode() & 0o7777
+    );
+    Ok(())
 }
 
 #[cfg(test)]

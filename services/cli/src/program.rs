@@ -10,7 +10,11 @@ use clap::{Command, Parser};
 static NAME: OnceLock<&str> = OnceLock::new();
 
 /// The options of [`crate::Remote`] that commands do not use.
-const UNUSED: [(&str, &[&str]); 2] = [("play", &["json"]), ("healthcheck", &["json", "key_file"])];
+const UNUSED: [(&str, &[&str]); 3] = [
+    ("play", &["json"]),
+    ("healthcheck", &["json", "key_file"]),
+    ("certs", &["address", "key_file"]),
+];
 
 /// Returns the name under which a person calls the program.
 pub(crate) fn name() -> &'static str {

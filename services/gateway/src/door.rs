@@ -11,7 +11,7 @@
 //! - `held`: callers whose ticket is used up while their socket is open.
 //! - `refusal`: the statuses that refuse a call.
 //! - `limits`: the limits of tenants that the door keeps.
-//! - `open`: the door of a gateway whose services are processes of their own.
+//! - `open`: the door of a gateway that does not prove itself to its registry.
 //! - `denials`: refusals in the log, once a minute with their number.
 //! - `audited`: refusals in the audit of the registry.
 

@@ -28,7 +28,7 @@ use contracts::tavern::sandbox::v1::script_sandbox_service_server::ScriptSandbox
 use contracts::tavern::sandbox::v1::session_service_server::SessionServiceServer;
 use contracts::tavern::workflow::v1::schedule_service_server::ScheduleServiceServer;
 use contracts::tavern::workflow::v1::workflow_service_server::WorkflowServiceServer;
-use grpc_kit::{CallContext, ClientSettings, Services, Transport};
+use grpc_kit::{CallContext, ClientSettings, ServiceName, Services, Transport};
 use http::{Request, Response};
 use tonic::body::Body;
 use tonic::server::NamedService;
@@ -51,14 +51,18 @@ pub(crate) struct ForwardedServices {
 impl ForwardedServices {
     /// Connects to the services at the addresses of the settings; calls none of them yet.
     pub(crate) fn remote(settings: &GatewaySettings) -> Result<Self, Error> {
-        let connect = |service, client: &ClientSettings| {
-            grpc_kit::remote(client).map_err(|source| Error::Peer { service, source })
+        let connect = |service: ServiceName, client: &ClientSettings| {
+            let way = grpc_kit::neighbour(client, &settings.server, service);
+            way.map_err(|source| Error::Peer {
+                service: service.program(),
+                source,
+            })
         };
         Ok(Self {
-            registry: connect("tool-registry", &settings.registry)?,
-            workflow: connect("workflow-execution", &settings.workflow)?,
-            sandbox: connect("script-sandbox", &settings.sandbox)?,
-            agent: connect("agent-runtime", &settings.agent)?,
+            registry: connect(ServiceName::Registry, &settings.registry)?,
+            workflow: connect(ServiceName::Workflow, &settings.workflow)?,
+            sandbox: connect(ServiceName::Sandbox, &settings.sandbox)?,
+            agent: connect(ServiceName::Agent, &settings.agent)?,
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use grpc_kit::{Door, Need, Program, ServerSettings, Services};
+use grpc_kit::{Door, Need, Program, ServerSettings, ServiceName, Services};
 use telemetry::TelemetrySettings;
 
 use crate::door::OpenDoor;
@@ -14,6 +14,8 @@ use crate::{Gateway, GatewaySettings, Peers};
 pub struct GatewayProgram {
     gateway: Gateway,
     others: ForwardedServices,
+    /// Whether the gateway proves itself to the registry, without which no key can exist.
+    is_proven: bool,
 }
 
 impl Program for GatewayProgram {
@@ -35,8 +37,15 @@ impl Program for GatewayProgram {
         let others = ForwardedServices::remote(&settings)?;
         let (registry, workflow) = (others.registry.clone(), others.workflow.clone());
         let peers = Peers::over(registry, workflow, others.agent.clone());
+        let registry = settings
+            .registry
+            .beside(&settings.server, ServiceName::Registry);
         let gateway = crate::build(settings, peers);
-        Ok(Self { gateway, others })
+        Ok(Self {
+            gateway,
+            others,
+            is_proven: registry.proves_caller(),
+        })
     }
 
     fn services(&self) -> Services {
@@ -48,14 +57,18 @@ impl Program for GatewayProgram {
     }
 
     fn door(&self) -> Option<Arc<dyn Door>> {
-        Some(Arc::new(OpenDoor))
+        Some(match self.is_proven {
+            true => self.gateway.door(),
+            false => Arc::new(OpenDoor),
+        })
     }
 
-    fn needs(&self, settings: &Self::Settings) -> anyhow::Result<Vec<Need>> {
+    fn needs(&self, _settings: &Self::Settings) -> anyhow::Result<Vec<Need>> {
+        let others = &self.others;
         Ok(vec![
-            Need::service("tool-registry", grpc_kit::remote(&settings.registry)?),
-            Need::service("workflow-execution", grpc_kit::remote(&settings.workflow)?),
-            Need::service("agent-runtime", grpc_kit::remote(&settings.agent)?),
+            Need::service("tool-registry", others.registry.clone()),
+            Need::service("workflow-execution", others.workflow.clone()),
+            Need::service("agent-runtime", others.agent.clone()),
         ])
     }
 

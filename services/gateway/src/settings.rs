@@ -1,9 +1,6 @@
 //! Settings of the gateway.
 
-use std::net::IpAddr;
-
-use grpc_kit::{ClientSettings, ServerSettings};
-use ipnet::IpNet;
+use grpc_kit::{ClientSettings, ServerSettings, ServiceName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use settings::Problems;
@@ -50,20 +47,12 @@ pub struct HttpSettings {
     /// Addresses of proxies in front of the gateway, such as `127.0.0.1` or `10.0.0.0/8`. Their
     /// `x-forwarded-proto` and `x-forwarded-host` state the address at which a client reached the
     /// gateway, so that its own pages may call over https; a listed proxy must overwrite both
-    /// headers of its clients. Headers of other peers are ignored. Default: none.
+    /// headers of its clients. Headers of other peers are ignored. The proxies of
+    /// `server.tls.terminated_by_proxy` count as listed. Default: none.
     pub proxies: Vec<String>,
     /// The profile id of the agent whose card is served at `/.well-known/agent-card.json`; every
     /// agent has one below `/a2a/AGENT` too. Default: the first agent by id.
     pub a2a_agent: String,
-}
-
-/// Reads a network, or an address as the network that holds it alone.
-pub(crate) fn network(text: &str) -> Option<IpNet> {
-    let alone = || {
-        let address = text.parse::<IpAddr>();
-        address.map(|address| IpNet::from(address.to_canonical()))
-    };
-    text.parse().or_else(|_| alone()).ok()
 }
 
 impl HttpSettings {
@@ -97,13 +86,7 @@ impl HttpSettings {
                 problems.add(format!("{key}.origins[{index}]"), what, remedy);
             }
         }
-        for (index, proxy) in self.proxies.iter().enumerate() {
-            if network(proxy).is_none() {
-                let what = "is neither an address nor a network";
-                let remedy = "give an address such as 127.0.0.1 or a network such as 10.0.0.0/8";
-                problems.add(format!("{key}.proxies[{index}]"), what, remedy);
-            }
-        }
+        grpc_kit::tls::proxies::check(&format!("{key}.proxies"), &self.proxies, problems);
     }
 }
 
@@ -128,13 +111,18 @@ impl Default for GatewaySettings {
 impl settings::Settings for GatewaySettings {
     const PREFIX: &'static str = "TAVERN_GATEWAY";
 
+    const REPLACED: &'static [(&'static str, &'static str)] = grpc_kit::settings::REPLACED;
+
     fn check(&self, problems: &mut Problems) {
-        self.server.check("server", problems);
+        self.server
+            .check_service("server", ServiceName::Gateway, problems);
         self.telemetry.check("telemetry", problems);
-        self.registry.check("registry", problems);
-        self.workflow.check("workflow", problems);
-        self.sandbox.check("sandbox", problems);
-        self.agent.check("agent", problems);
+        self.registry
+            .check_beside("registry", &self.server, problems);
+        self.workflow
+            .check_beside("workflow", &self.server, problems);
+        self.sandbox.check_beside("sandbox", &self.server, problems);
+        self.agent.check_beside("agent", &self.server, problems);
         self.http.check("http", problems);
         if !(1..=MOST_TEXT).contains(&self.max_text) {
             problems.add("max_text", "is out of range", "give a size from 1B to 1MiB");

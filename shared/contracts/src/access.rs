@@ -38,10 +38,10 @@ impl Access {
         self.route
     }
 
-    /// Whether a service may call the method. The gateway, which passes on the calls of clients, may call each.
+    /// Whether a service may call the method. The gateway, which passes on the calls of clients, may call each. A
+    /// method that is public for clients is not for services.
     pub fn admits(&self, peer: Peer) -> bool {
-        let is_public = self.permission == Permission::Public;
-        is_public || peer == Peer::Gateway || self.peers.contains(&peer)
+        peer == Peer::Gateway || self.peers.contains(&peer)
     }
 
     /// Whether a server that drains still answers.

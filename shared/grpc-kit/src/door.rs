@@ -11,7 +11,11 @@ use futures::future::BoxFuture;
 use http::HeaderMap;
 use tonic::{Code, Status};
 
-use crate::{Failure, methods::Method};
+use crate::{
+    Failure,
+    methods::{self, Method},
+    tls::PeerProof,
+};
 
 /// Decides about each call from outside, before anything of it is decoded.
 pub trait Door: fmt::Debug + Send + Sync {
@@ -71,21 +75,51 @@ impl fmt::Debug for Admission {
     }
 }
 
-/// Admits the call of a service, whose name the method's facts must have. A call of a program itself has no
-/// name, and enters.
-pub(crate) fn admit_peer(method: &Method, peer: Option<Peer>) -> Result<(), Status> {
-    let (Some(peer), Some(access)) = (peer, method.access) else {
-        return Ok(());
-    };
-    if access.admits(peer) {
+/// Admits the call of a service, whose name the method's facts must have. Where callers prove themselves, the name
+/// that a call states must be the one of the certificate. Elsewhere a call of a program itself has no name, and
+/// enters. Health is reported to everyone. A refusal is recorded with its reason.
+pub(crate) fn admit_peer(
+    method: &Method,
+    stated: Option<Peer>,
+    proof: &PeerProof,
+    record: impl Fn(String),
+) -> Result<(), Status> {
+    if methods::is_health(&method.full_name) {
         return Ok(());
     }
-    let name = peer
-        .as_str_name()
-        .trim_start_matches("PEER_")
-        .to_lowercase();
-    let name = name.replace('_', "-");
-    tracing::warn!(method = %method.full_name, peer = name, "a service may not call this method");
+    let refused = |name: &str, reason: &str| {
+        record(format!("{name} called {}: {reason}", method.full_name));
+    };
+    let unproven = |name: &str, reason: &str| {
+        refused(name, reason);
+        let message = format!("only services may call here: {reason}");
+        Failure::new(Code::Unauthenticated, ErrorReason::Unauthenticated, message).into_status()
+    };
+    let caller = match proof {
+        PeerProof::NotAsked => stated,
+        PeerProof::Missing => {
+            return Err(unproven("a stranger", "no certificate names the service"));
+        }
+        PeerProof::Service(proven) => {
+            let peer = proven.service.peer();
+            if stated.is_some_and(|stated| stated != peer) {
+                let reason = "the certificate names another service";
+                return Err(unproven(proven.service.program(), reason));
+            }
+            Some(peer)
+        }
+    };
+    let (Some(caller), Some(access)) = (caller, method.access) else {
+        return Ok(());
+    };
+    if access.admits(caller) {
+        return Ok(());
+    }
+    let name = match proof {
+        PeerProof::Service(proven) => proven.service.program().to_owned(),
+        PeerProof::NotAsked | PeerProof::Missing => name_of(caller),
+    };
+    refused(&name, "the contract does not name the service");
     let message = format!("the service {name} may not call {}", method.full_name);
     let failure = Failure::new(
         Code::PermissionDenied,
@@ -96,4 +130,16 @@ pub(crate) fn admit_peer(method: &Method, peer: Option<Peer>) -> Result<(), Stat
         .metadata("principal", name)
         .metadata("permission", "peer");
     Err(failure.metadata("method", &*method.full_name).into_status())
+}
+
+/// Refuses a client of another host that no credential proves, while there is none yet.
+pub(crate) fn keyless() -> Status {
+    let message =
+        "clients of other hosts need a key; the first one is made by `tavern keys bootstrap`";
+    Failure::new(Code::Unauthenticated, ErrorReason::Unauthenticated, message).into_status()
+}
+
+fn name_of(peer: Peer) -> String {
+    let name = peer.as_str_name().trim_start_matches("PEER_");
+    name.to_lowercase().replace('_', "-")
 }

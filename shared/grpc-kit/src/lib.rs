@@ -17,6 +17,8 @@
 //! - [`settings`]: the settings of servers and clients.
 //! - [`services`], [`server`], [`health`], [`readiness`], [`drain`]: offering services.
 //! - [`door`]: who may call a server.
+//! - [`identity`]: the name of a service in its certificate.
+//! - [`tls`]: encryption, and the certificates that prove services to each other.
 //! - [`transport`], [`call`]: calling them, each call with its context.
 //! - [`failure`]: rich errors, written and read.
 //! - [`program`]: running a service as a program of its own.
@@ -32,6 +34,7 @@ pub mod door;
 pub mod drain;
 pub mod failure;
 pub mod health;
+pub mod identity;
 mod methods;
 mod page;
 pub mod program;
@@ -43,6 +46,7 @@ pub mod server;
 pub mod services;
 pub mod settings;
 mod share;
+pub mod tls;
 pub mod transport;
 mod windows;
 
@@ -51,6 +55,7 @@ pub use door::{Admission, CallGuard, Door, Knock};
 pub use drain::{Drain, Shutdown, ShutdownHandle};
 pub use failure::{Failure, internal, may_have_arrived, metadata, reason, retry_after, violations};
 pub use health::{Health, check_health, check_liveness};
+pub use identity::{ServiceId, ServiceName, TrustDomain};
 pub use page::{list_of, list_of_tenant, page_token};
 pub use program::Program;
 pub use readiness::Need;
@@ -60,9 +65,11 @@ pub use server::calls::{Calls, EnteredCall};
 pub use server::{ServeError, Served, Server};
 pub use services::Services;
 pub use settings::{
-    ClientSettings, ConnectionBounds, Exposed, Reflection, ServerSettings, TraceTrust,
+    Callers, ClientSettings, ConnectionBounds, Exposed, Reflection, ServerSettings, TraceTrust,
     TransportError,
 };
+pub use tls::Proxies;
 pub use transport::{
-    LateTransport, Outbound, SentRequest, Transport, late, local, local_behind, local_with, remote,
+    LateTransport, Outbound, SentRequest, Transport, late, local, local_behind, local_with,
+    neighbour, remote,
 };

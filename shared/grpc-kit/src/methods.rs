@@ -29,6 +29,11 @@ pub(crate) struct Method {
     pub(crate) max_request: usize,
 }
 
+/// Whether a method (`package.Service/Method`) reports the health of the server.
+pub(crate) fn is_health(method: &str) -> bool {
+    method.starts_with("grpc.health.v1.Health/")
+}
+
 /// The methods of a server by request path.
 #[derive(Debug, Default)]
 pub(crate) struct Methods {

@@ -33,10 +33,11 @@ use crate::{
     CallContext, CallGuard, Drain, Failure, Services, call, deadline,
     door::{self, Admission, Door, Knock},
     failure,
-    methods::{Method, Methods},
+    methods::{self, Method, Methods},
     services::Routes,
     settings::{ServerSettings, TraceTrust},
-    share::{LargeMessage, SHED_RETRY, StreamRoom},
+    share::{LargeMessage, PeerShare, SHED_RETRY, StreamRoom},
+    tls::{PeerProof, failures::Failures},
 };
 use body::{RequestBody, ResponseBody};
 pub(crate) use frames::Lengths;
@@ -56,6 +57,12 @@ pub(crate) struct Origin {
     pub(crate) peer: Option<SocketAddr>,
     /// Our end of the connection; missing in process.
     pub(crate) local: Option<SocketAddr>,
+    /// The proof of the service that calls.
+    pub(crate) proof: PeerProof,
+    /// Whether the connection is one with TLS.
+    pub(crate) is_encrypted: bool,
+    /// Whether a proxy that ends TLS has sent the request.
+    pub(crate) is_proxied: bool,
     /// The drain of the connection.
     pub(crate) drain: Drain,
     /// Counts the messages that were sent on the connection.
@@ -68,9 +75,28 @@ pub(crate) struct Origin {
     pub(crate) streams: Vec<StreamRoom>,
     /// The bound of the large messages of a stream: in process, that of the caller's own answer.
     pub(crate) large_message: Option<LargeMessage>,
+    /// The share of the peer, which is the same for as long as it has a call open; missing in process.
+    pub(crate) share: Option<Arc<PeerShare>>,
 }
 
 impl Origin {
+    /// Returns the origin of the calls of a client that came by a proxy.
+    pub(crate) fn of_client(mut self, address: SocketAddr, share: Arc<PeerShare>) -> Self {
+        if let Some(room) = self.streams.first_mut() {
+            *room = share.streams();
+        }
+        self.peer = Some(address);
+        self.large_message = Some(share.large_message());
+        self.share = Some(share);
+        self
+    }
+
+    /// Whether the caller is on this machine.
+    fn is_near(&self) -> bool {
+        let peer = self.peer.map(|peer| peer.ip().to_canonical());
+        peer.is_none_or(|peer| peer.is_loopback())
+    }
+
     /// Returns the origin of another call on the same connection.
     pub(crate) fn of_a_call(self) -> Self {
         let large_message = self.large_message.as_ref();
@@ -86,12 +112,16 @@ impl Origin {
         Self {
             peer: None,
             local: None,
+            proof: PeerProof::NotAsked,
+            is_encrypted: false,
+            is_proxied: false,
             drain: Drain::never(),
             sent: Arc::default(),
             ending: false,
             close: None,
             streams: Vec::new(),
             large_message: caller.and_then(CallContext::large_message),
+            share: None,
         }
     }
 }
@@ -104,6 +134,10 @@ pub(crate) struct Stack {
     limits: Arc<Limits>,
     /// Missing where only peers call.
     door: Option<Arc<dyn Door>>,
+    /// Whether clients of other hosts call, none of whom is `local`.
+    exposed: bool,
+    /// The log of peers that were refused.
+    refused: Arc<Failures>,
 }
 
 #[derive(Debug)]
@@ -181,6 +215,8 @@ impl Stack {
             methods: services.methods(),
             limits: Arc::new(limits),
             door: None,
+            exposed: settings.is_exposed(),
+            refused: Arc::default(),
         }
     }
 
@@ -306,16 +342,20 @@ impl Stack {
         method: Option<&Method>,
         origin: &Origin,
     ) -> Result<Option<Admission>, Status> {
+        let unknown = || Status::unimplemented("this server has no such method");
         match (method, &self.door) {
             (Some(method), Some(_)) => {
                 let name = (&*method.full_name, method.streams);
                 self.knock_as(name, headers, origin).await
             }
             (Some(method), None) => {
-                door::admit_peer(method, call::read_peer(headers)).map(|()| None)
+                let stated = call::read_peer(headers);
+                let record = |reason| self.refused.record_call(reason, origin.peer);
+                door::admit_peer(method, stated, &origin.proof, record).map(|()| None)
             }
             // Its access is unknown, whether or not a service has it.
-            (None, Some(_)) => Err(Status::unimplemented("this server has no such method")),
+            (None, Some(_)) => Err(unknown()),
+            (None, None) if origin.proof.is_asked() => Err(unknown()),
             (None, None) => Ok(None),
         }
     }
@@ -336,7 +376,12 @@ impl Stack {
             peer: origin.peer.map(|peer| peer.ip()),
             streams,
         };
-        door.admit(knock).await.map(Some)
+        let admission = door.admit(knock).await?;
+        let is_local = admission.principal.is_local() && !methods::is_health(name);
+        match self.exposed && is_local && !origin.is_near() {
+            true => Err(door::keyless()),
+            false => Ok(Some(admission)),
+        }
     }
 
     /// Takes a place among the calls or streams, and reads deadline and path.
@@ -462,6 +507,7 @@ impl Stack {
             body::ResponseGuards {
                 rpc,
                 sent: origin.sent.clone(),
+                _share: origin.share.clone(),
                 _permits: admitted.permits,
                 _held: admitted.held,
             },

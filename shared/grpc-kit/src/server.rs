@@ -1,6 +1,9 @@
 //! The server: an accept loop of our own around hyper, with every limit set.
 //!
-//! - [`bind`]: a listener, unless the address is exposed without authentication.
+//! - [`bind`]: a listener, unless the address is exposed without TLS.
+//! - `proxied`: the clients of proxies that end TLS.
+//! - `public_health`: the health that clients of other hosts see.
+//! - `renewal`: certificates that change while the server serves.
 //! - `calls`: the services of a server for handlers of plain HTTP.
 //! - `accept`: accepting connections, also while the system has no files left for one.
 //! - `gate`: the limits of connections, in all and of one peer.
@@ -13,6 +16,9 @@ pub(crate) mod calls;
 mod connection;
 mod flood;
 pub(crate) mod gate;
+mod proxied;
+mod public_health;
+mod renewal;
 
 use std::{io, pin::pin, sync::Arc, time::Duration};
 
@@ -24,11 +30,14 @@ use tonic_health::server::HealthService;
 use crate::{
     Door, Health, Need, Services, Shutdown, readiness,
     rpc::Stack,
-    settings::{Exposed, Reflection, ServerSettings},
+    settings::{Callers, Exposed, Reflection, ServerSettings},
+    tls::{TlsError, failures::Failures, leaf, server::Acceptor},
 };
 use accept::Connections;
 
 use connection::{Endpoint, Ends};
+use proxied::Proxied;
+use public_health::PublicHealth;
 
 /// The time for which a server that has to end continues accepting while its health reports that it
 /// is not serving, so that balancers notice. It is skipped on loopback.
@@ -37,8 +46,8 @@ const DRAIN_NOTICE: Duration = Duration::from_secs(2);
 /// A server could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The listener is exposed without authentication.
-    #[error(transparent)]
+    /// The listener is exposed without TLS, or without proof of the services that call.
+    #[error("the address {0}; {remedy}", remedy = .0.remedy())]
     Exposed(#[from] Exposed),
     /// The listener has no address.
     #[error("the listener's address cannot be read")]
@@ -54,6 +63,9 @@ pub enum ServeError {
         /// The number of reserved files.
         reserved: usize,
     },
+    /// The certificates cannot be used.
+    #[error("TLS cannot be used")]
+    Tls(#[from] TlsError),
     /// A descriptor set of the services is broken.
     #[error("reflection cannot be built from the descriptor sets of the services")]
     Reflection(#[source] tonic_reflection::server::Error),
@@ -130,10 +142,28 @@ impl Server {
         shutdown: Shutdown,
     ) -> Result<Served, ServeError> {
         let address = listener.local_addr().map_err(ServeError::Listener)?;
-        self.settings.check_exposure(address)?;
+        let callers = match &self.door {
+            Some(_) => Callers::Clients,
+            None => Callers::Services,
+        };
+        self.settings.check_exposure(address, callers)?;
         let gate = gate::Gate::new(&self.settings)?;
         let loopback = address.ip().to_canonical().is_loopback();
         let services = self.with_infrastructure(loopback)?;
+        let tls = match self.settings.tls.is_on() {
+            true => Some(Arc::new(Acceptor::new(
+                &self.settings.tls,
+                self.door.is_some(),
+            )?)),
+            false => None,
+        };
+        telemetry::metrics::observe_certificates();
+        if let Some(key) = leaf::readable_ca_key(&self.settings.tls) {
+            tracing::warn!(
+                key = %key.display(),
+                "the key of the CA can be read by this process, which needs it for nothing: keep it elsewhere"
+            );
+        }
         self.health.set(crate::health::LIVENESS, true).await;
         self.health.set_all(self.needs.is_empty()).await;
 
@@ -145,8 +175,11 @@ impl Server {
         };
         let endpoint = Arc::new(Endpoint {
             stack: Stack::new(&services, &self.settings).behind(self.door),
+            proxied: Proxied::new(&self.settings).map(Arc::new),
             http: self.http,
             settings: self.settings.clone(),
+            tls: tls.clone(),
+            failures: Failures::default(),
             ends: ends.clone(),
         });
         let connections = Connections::default();
@@ -163,8 +196,10 @@ impl Server {
             }
         };
         let until_notice = async {
+            let interval = self.settings.connection.certificates;
             let ready = readiness::watch(&self.needs, &self.health);
-            tokio::select! { () = ready => {} () = shutdown.started() => {} }
+            let renewed = renewal::watch(tls.as_deref(), interval, &self.health);
+            tokio::select! { () = ready => {} () = renewed => {} () = shutdown.started() => {} }
             notice.await;
         };
         tokio::select! { () = &mut accepting => {} () = until_notice => {} }
@@ -176,6 +211,7 @@ impl Server {
     /// Adds health and, where it is wanted, reflection.
     fn with_infrastructure(&self, loopback: bool) -> Result<Services, ServeError> {
         let health = HealthService::from_health_reporter(self.health.reporter());
+        let health = PublicHealth::new(health, &self.services.names);
         let services = self.services.clone().add(HealthServer::new(health));
         let wanted = match self.settings.reflection {
             Reflection::Off => false,

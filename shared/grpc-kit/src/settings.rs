@@ -6,6 +6,11 @@ use ::settings::Problems;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::{
+    ServiceName,
+    tls::{ClientTls, ServerTls, TlsError},
+};
+
 /// The time between two pings of a connection, on both of its sides.
 pub(crate) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
 /// The time that a peer may take to answer a ping.
@@ -42,11 +47,8 @@ pub enum Reflection {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ServerSettings {
-    /// The address to listen on; port 0 takes a free one.
+    /// The address to listen on; port 0 takes a free one. One that other hosts can reach needs `tls`.
     pub listen: SocketAddr,
-    /// Allows listening beyond loopback although no caller is authenticated: whichever client
-    /// reaches the address may then call everything. Default false.
-    pub serve_without_authentication_beyond_loopback: bool,
     /// Connections at once; one more is closed at once. Default 1,024, lowered at start to the
     /// number that the limit of open files allows.
     pub max_connections: usize,
@@ -87,6 +89,8 @@ pub struct ServerSettings {
     pub trace_trust: TraceTrust,
     /// The servers on which reflection answers. Default `loopback`.
     pub reflection: Reflection,
+    /// Encryption, and the certificates of callers.
+    pub tls: ServerTls,
     /// Bounds of a connection that no operator sets.
     #[serde(skip)]
     pub connection: ConnectionBounds,
@@ -97,6 +101,10 @@ pub struct ServerSettings {
 pub struct ConnectionBounds {
     /// The number of files that connections leave to everything else in the process: 128.
     pub reserved_files: usize,
+    /// The time that a TLS handshake may take: 10 s.
+    pub handshake: Duration,
+    /// The time between two looks at the files of TLS: 5 s.
+    pub certificates: Duration,
     /// The time that a new connection may take for its first bytes (HTTP/1: for its headers): 5 s.
     pub first_bytes: Duration,
     /// The time between two pings of a connection: 20 s.
@@ -112,6 +120,8 @@ impl Default for ConnectionBounds {
     fn default() -> Self {
         Self {
             reserved_files: 128,
+            handshake: Duration::from_secs(10),
+            certificates: Duration::from_secs(5),
             first_bytes: Duration::from_secs(5),
             keepalive_interval: KEEPALIVE_INTERVAL,
             keepalive_timeout: KEEPALIVE_TIMEOUT,
@@ -124,7 +134,6 @@ impl Default for ServerSettings {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-            serve_without_authentication_beyond_loopback: false,
             max_connections: 1_024,
             max_connections_per_peer: 64,
             unlimited_connections_from_loopback: false,
@@ -139,41 +148,92 @@ impl Default for ServerSettings {
             drain_grace: Duration::from_secs(30),
             trace_trust: TraceTrust::Loopback,
             reflection: Reflection::Loopback,
+            tls: ServerTls::default(),
             connection: ConnectionBounds::default(),
         }
     }
 }
 
+/// The callers of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Callers {
+    /// Clients, who prove themselves at its door by a credential.
+    Clients,
+    /// Services, which prove themselves by a certificate.
+    Services,
+}
+
+/// The keys of earlier versions in the settings of a service, with the remedies.
+pub const REPLACED: &[(&str, &str)] = &[(
+    "server.serve_without_authentication_beyond_loopback",
+    "remove it, and set server.tls.cert and server.tls.key (`tavern certs` makes them), or \
+     server.tls.terminated_by_proxy; clients then need a key (`tavern keys bootstrap`), and services \
+     server.tls.peer_ca",
+)];
+
 /// An address beyond loopback was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("is {address}, which other hosts can reach, although no caller is authenticated")]
-pub struct Exposed {
-    /// The address.
-    pub address: SocketAddr,
+pub enum Exposed {
+    /// Its connections would not be encrypted.
+    #[error("is {0}, which other hosts can reach, and connections are not encrypted")]
+    Unencrypted(SocketAddr),
+    /// Its callers, which are services, would not be proven.
+    #[error("is {0}, which other hosts can reach, and no service that calls has to prove itself")]
+    Unproven(SocketAddr),
+}
+
+impl Exposed {
+    /// Returns the way out, for people.
+    pub const fn remedy(&self) -> &'static str {
+        match self {
+            Self::Unencrypted(_) => {
+                "listen on a loopback address, or set tls.cert and tls.key, or tls.terminated_by_proxy"
+            }
+            Self::Unproven(_) => {
+                "listen on a loopback address, or set tls.cert, tls.key and tls.peer_ca"
+            }
+        }
+    }
 }
 
 impl ServerSettings {
-    /// Refuses an address that other hosts reach while no caller is authenticated.
-    pub(crate) fn check_exposure(&self, address: SocketAddr) -> Result<(), Exposed> {
-        let loopback = address.ip().to_canonical().is_loopback();
-        if loopback || self.serve_without_authentication_beyond_loopback {
-            Ok(())
-        } else {
-            Err(Exposed { address })
+    /// Refuses an address that other hosts reach where connections are not encrypted, or services not proven.
+    pub(crate) fn check_exposure(
+        &self,
+        address: SocketAddr,
+        callers: Callers,
+    ) -> Result<(), Exposed> {
+        if address.ip().to_canonical().is_loopback() {
+            return Ok(());
         }
+        let tls = &self.tls;
+        match callers {
+            Callers::Services if !tls.proves_peers() => Err(Exposed::Unproven(address)),
+            _ if !tls.is_on() && tls.terminated_by_proxy.is_empty() => {
+                Err(Exposed::Unencrypted(address))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether clients of other hosts reach the server, directly or by a proxy, so that none of them is `local`.
+    pub fn is_exposed(&self) -> bool {
+        let is_near = self.listen.ip().to_canonical().is_loopback();
+        !is_near || !self.tls.terminated_by_proxy.is_empty()
     }
 
     /// Adds everything that is wrong, with keys below `key`. No limit may be zero or absurd:
     /// zero never means "unlimited".
-    pub fn check(&self, key: &str, problems: &mut Problems) {
-        if let Err(error) = self.check_exposure(self.listen) {
-            problems.add(
-                format!("{key}.listen"),
-                error.to_string(),
-                "listen on a loopback address, or set \
-                 serve_without_authentication_beyond_loopback",
-            );
+    pub fn check(&self, key: &str, callers: Callers, problems: &mut Problems) {
+        if let Err(error) = self.check_exposure(self.listen, callers) {
+            problems.add(format!("{key}.listen"), error.to_string(), error.remedy());
         }
+        if callers == Callers::Services && !self.tls.terminated_by_proxy.is_empty() {
+            let what = "is for servers that clients call";
+            let remedy = "remove it: services prove themselves by tls.peer_ca";
+            problems.add(format!("{key}.tls.terminated_by_proxy"), what, remedy);
+        }
+        self.tls.check(&format!("{key}.tls"), problems);
         self.check_counts(key, problems);
         self.check_sizes(key, problems);
         let durations = [
@@ -184,6 +244,17 @@ impl ServerSettings {
             ("drain_grace", self.drain_grace),
         ];
         check_durations(key, &durations, problems);
+    }
+
+    /// Adds everything that is wrong with the server of `service`, with keys below `key`.
+    pub fn check_service(&self, key: &str, service: ServiceName, problems: &mut Problems) {
+        let callers = match service {
+            ServiceName::Gateway => Callers::Clients,
+            _ => Callers::Services,
+        };
+        self.check(key, callers, problems);
+        self.tls
+            .check_service(&format!("{key}.tls"), service, problems);
     }
 
     fn check_counts(&self, key: &str, problems: &mut Problems) {
@@ -226,23 +297,28 @@ impl ServerSettings {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ClientSettings {
-    /// The address of the service, such as `http://127.0.0.1:7402`. An empty one is refused where the
-    /// service is needed.
+    /// The address of the service, such as `http://127.0.0.1:7402`, or `https://…` for TLS. An empty one is refused
+    /// where the service is needed.
     pub uri: String,
+    /// The certificates of an `https` address.
+    pub tls: ClientTls,
 }
 
-/// An address is not valid.
+/// A service cannot be reached by its settings.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
-    /// It is empty.
+    /// The address is empty.
     #[error("the address of the service is empty")]
     Empty,
-    /// Not an address with `http` and a host.
+    /// Not an address with `http` or `https` and a host.
     #[error("`{uri}` is not a valid service address")]
     Address {
         /// The text.
         uri: String,
     },
+    /// The certificates cannot be used.
+    #[error("TLS cannot be used")]
+    Tls(#[from] TlsError),
 }
 
 impl ClientSettings {
@@ -255,7 +331,8 @@ impl ClientSettings {
             uri: self.uri.clone(),
         };
         let uri: http::Uri = self.uri.parse().map_err(|_| bad())?;
-        if uri.scheme_str() != Some("http") || uri.host().is_none_or(str::is_empty) {
+        let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
+        if !is_http || uri.host().is_none_or(str::is_empty) {
             return Err(bad());
         }
         Ok(uri)
@@ -263,7 +340,45 @@ impl ClientSettings {
 
     /// Returns the settings for the service at `uri`.
     pub fn to(uri: impl Into<String>) -> Self {
-        Self { uri: uri.into() }
+        Self {
+            uri: uri.into(),
+            tls: ClientTls::default(),
+        }
+    }
+
+    /// Returns the settings for calls of `service` by the one with `server`: whatever of TLS is not set is as the
+    /// service has it for its own callers, and where it proves itself, the other one has to as well.
+    #[must_use]
+    pub fn beside(&self, server: &ServerSettings, service: ServiceName) -> Self {
+        let mut own = self.clone();
+        if own.is_encrypted() {
+            own.tls.complete(&server.tls, service);
+        }
+        own
+    }
+
+    /// Whether the service that calls proves itself by a certificate.
+    pub fn proves_caller(&self) -> bool {
+        self.is_encrypted() && self.tls.has_certificate()
+    }
+
+    /// Adds everything that is wrong with the way to another service of the one with `server`, with keys below `key`.
+    pub fn check_beside(&self, key: &str, server: &ServerSettings, problems: &mut Problems) {
+        self.check(key, problems);
+        let is_plain = self.address().is_ok() && !self.is_encrypted();
+        if is_plain && server.tls.proves_peers() {
+            problems.add(
+                format!("{key}.uri"),
+                format!("is {}, where no service proves itself", self.uri),
+                "give an address with https, or take server.tls.peer_ca away",
+            );
+        }
+    }
+
+    /// Whether the address is one with TLS.
+    fn is_encrypted(&self) -> bool {
+        self.address()
+            .is_ok_and(|address| address.scheme_str() == Some("https"))
     }
 
     /// Adds everything that is wrong, with keys below `key`.
@@ -274,7 +389,11 @@ impl ClientSettings {
                 error.to_string(),
                 "give the address of the service such as http://127.0.0.1:7402",
             );
+        } else if !self.is_encrypted() && !self.tls.is_empty() {
+            let what = "has certificates for an address without TLS";
+            problems.add(format!("{key}.tls"), what, "give an address with https");
         }
+        self.tls.check(&format!("{key}.tls"), problems);
     }
 }
 

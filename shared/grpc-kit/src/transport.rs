@@ -22,18 +22,19 @@ use std::{
 };
 
 use contracts::tavern::access::v1::Peer;
-use http::{HeaderValue, Request, Response, header};
+use http::{HeaderValue, Request, Response, Uri, header};
 use http_body_util::BodyExt;
 use tonic::{Status, TimeoutExpired, body::Body, transport::Endpoint};
 use tower::{Service, ServiceExt, util::BoxCloneSyncService};
 
 use crate::{
-    CallContext, Door, Failure, Services, call, failure,
+    CallContext, Door, Failure, ServiceName, Services, call, failure,
     rpc::{LocalStack, Stack},
     services::service_of,
     settings::{
         ClientSettings, KEEPALIVE_INTERVAL, KEEPALIVE_TIMEOUT, ServerSettings, TransportError,
     },
+    tls::client::Connector,
 };
 use bounded::BoundedBody;
 use pool::{LanePermit, Pool};
@@ -134,10 +135,28 @@ pub fn local_behind(services: &Services, door: Arc<dyn Door>) -> Transport {
 /// as they become many. Must be called inside a tokio runtime.
 ///
 /// # Errors
-/// [`TransportError`] when the address is not valid.
+/// [`TransportError`] when the address is not valid, or its certificates are not.
 pub fn remote(settings: &ClientSettings) -> Result<Transport, TransportError> {
-    let pool = Pool::new(endpoint(settings)?);
+    let address = settings.address()?;
+    let tls = match address.scheme_str() {
+        Some("https") => Some(Connector::new(&settings.tls)?),
+        _ => None,
+    };
+    let pool = Pool::new(endpoint(address), tls);
     Ok(Transport::new(Inner::new(Remote(Arc::new(pool)))))
+}
+
+/// Returns the way of a service with `server` to `service` at an address, as [`remote`] does. Where the first proves
+/// itself by a certificate, the other one has to be `service` by its own.
+///
+/// # Errors
+/// As [`remote`].
+pub fn neighbour(
+    settings: &ClientSettings,
+    server: &ServerSettings,
+    service: ServiceName,
+) -> Result<Transport, TransportError> {
+    remote(&settings.beside(server, service))
 }
 
 /// Returns a way whose end is not known yet, for services that call each other in a circle.
@@ -264,11 +283,11 @@ fn translate_broken(status: &Status, service: &str) -> Status {
     failure.after_sending().into_status()
 }
 
-fn endpoint(settings: &ClientSettings) -> Result<Endpoint, TransportError> {
-    Ok(Endpoint::from(settings.address()?)
+fn endpoint(address: Uri) -> Endpoint {
+    Endpoint::from(address)
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
         .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
         .keep_alive_timeout(KEEPALIVE_TIMEOUT)
-        .keep_alive_while_idle(true))
+        .keep_alive_while_idle(true)
 }

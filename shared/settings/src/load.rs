@@ -27,6 +27,9 @@ pub trait Settings: Default + Serialize + DeserializeOwned + JsonSchema {
     /// The beginning of the program's environment variables, such as `TAVERN_GATEWAY`.
     const PREFIX: &'static str;
 
+    /// The keys of earlier versions, each with the remedy for settings that still have it.
+    const REPLACED: &'static [(&'static str, &'static str)] = &[];
+
     /// Checks ranges and fields that depend on each other, adding every problem.
     fn check(&self, problems: &mut Problems);
 }
@@ -206,7 +209,7 @@ fn shown(path: &[String], actual: &Actual) -> String {
 }
 
 /// Finds keys that were set but are no settings: they are absent from the serialised settings.
-fn find_unknown<T: Serialize>(settings: &T, layers: &[Layer], problems: &mut Vec<Problem>) {
+fn find_unknown<T: Settings>(settings: &T, layers: &[Layer], problems: &mut Vec<Problem>) {
     let Ok(Value::Dict(_, known)) = Value::serialize(settings) else {
         return;
     };
@@ -219,6 +222,16 @@ fn find_unknown<T: Serialize>(settings: &T, layers: &[Layer], problems: &mut Vec
                     .iter()
                     .any(|known| known.key == key && known.source == source)
                 {
+                    return;
+                }
+                let replaced = T::REPLACED.iter().find(|(earlier, _)| *earlier == key);
+                if let Some((_, remedy)) = replaced {
+                    problems.push(Problem {
+                        key,
+                        source,
+                        what: "is no longer a setting".to_owned(),
+                        remedy: (*remedy).to_owned(),
+                    });
                     return;
                 }
                 problems.push(Problem {

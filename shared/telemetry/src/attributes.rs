@@ -44,6 +44,10 @@ pub const ERROR_TYPE: &str = "error.type";
 
 /// The store of an event, by the name of its file.
 pub const STORE: &str = "tavern.store";
+/// The file of a certificate.
+pub const TLS_FILE: &str = "tavern.tls.file";
+/// Whether certificates that have changed are in force: `renewed` or `refused`.
+pub const TLS_RENEWAL: &str = "tavern.tls.renewal";
 /// The run of an event or span.
 pub const RUN_ID: &str = "tavern.run.id";
 /// The node of a workflow.

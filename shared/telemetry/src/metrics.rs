@@ -1,10 +1,20 @@
-//! The metrics that every service has: rate, errors and durations of its RPCs.
+//! The metrics that every service has: rate, errors and durations of its RPCs, and its certificates.
 
-use std::{sync::LazyLock, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{LazyLock, Mutex, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
-use opentelemetry::{KeyValue, metrics::Histogram};
+use opentelemetry::{
+    KeyValue,
+    metrics::{Counter, Histogram, ObservableGauge},
+};
 
-use crate::attributes::{RPC_METHOD, RPC_SERVICE, RPC_STATUS_CODE, RPC_SYSTEM};
+use crate::attributes::{
+    RPC_METHOD, RPC_SERVICE, RPC_STATUS_CODE, RPC_SYSTEM, TLS_FILE, TLS_RENEWAL,
+};
 
 /// Bounds of the buckets, in seconds: a lookup takes a tenth of a millisecond, a watch as long as its run.
 const SECONDS: [f64; 16] = [
@@ -32,4 +42,53 @@ pub fn rpc_ended(service: &str, method: &str, code: i32, took: Duration) {
         KeyValue::new(RPC_STATUS_CODE, i64::from(code)),
     ];
     DURATION.record(took.as_secs_f64(), &attributes);
+}
+
+static RENEWALS: LazyLock<Counter<u64>> = LazyLock::new(|| {
+    let meter = crate::meter();
+    let counter = meter.u64_counter("tavern.tls.renewals");
+    let counter = counter.with_unit("{renewal}");
+    counter
+        .with_description("Changes of the certificates of a server.")
+        .build()
+});
+
+/// Counts a change of certificates, which are in force or were refused.
+pub fn certificates_changed(in_force: bool) {
+    let result = match in_force {
+        true => "renewed",
+        false => "refused",
+    };
+    RENEWALS.add(1, &[KeyValue::new(TLS_RENEWAL, result)]);
+}
+
+/// The ends of the certificates that are in force, in seconds since 1970, by their files. Locked for a moment.
+static ENDS: Mutex<BTreeMap<Box<str>, i64>> = Mutex::new(BTreeMap::new());
+
+/// Sets the end of the certificate of a file, in seconds since 1970.
+pub fn certificate_ends(file: &Path, end: i64) {
+    let mut ends = ENDS.lock().unwrap_or_else(PoisonError::into_inner);
+    ends.insert(file.to_string_lossy().into(), end);
+}
+
+static LEFT: LazyLock<ObservableGauge<i64>> = LazyLock::new(|| {
+    let meter = crate::meter();
+    let gauge = meter.i64_observable_gauge("tavern.tls.certificate.left");
+    gauge
+        .with_unit("s")
+        .with_description("The time until a certificate of this process expires.")
+        .with_callback(|observer| {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            let now = now.map_or(0, |now| now.as_secs().cast_signed());
+            let ends = ENDS.lock().unwrap_or_else(PoisonError::into_inner);
+            for (file, end) in &*ends {
+                observer.observe(end - now, &[KeyValue::new(TLS_FILE, file.to_string())]);
+            }
+        })
+        .build()
+});
+
+/// Reports the time that certificates have left, from now on, for as long as the process lives.
+pub fn observe_certificates() {
+    LazyLock::force(&LEFT);
 }

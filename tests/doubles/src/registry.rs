@@ -242,7 +242,7 @@ async fn real(
     let (sandbox, agents) = (grpc_kit::local(&sandbox), grpc_kit::local(&agents));
     let (workflow, slot) = grpc_kit::late();
     let peers = tool_registry::Peers::over(workflow, sandbox.clone(), agents.clone());
-    let peers = peers.in_one_process();
+    let peers = peers.proven(true);
     let registry = tool_registry::build(settings, peers).await.unwrap();
     let workflows = directory.join("workflows");
     std::fs::create_dir(&workflows).unwrap();

@@ -5,6 +5,7 @@
 //! ports and no test has to guess a free one.
 
 mod access;
+mod certificates;
 mod http;
 mod process;
 mod python;
@@ -14,6 +15,7 @@ mod tenants;
 mod wait;
 
 pub use access::{Decision, decision, differences};
+pub use certificates::Certificates;
 pub use http::exchange;
 pub use process::{Process, binary, repository};
 pub use python::{PythonServer, python, python_program};

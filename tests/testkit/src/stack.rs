@@ -18,11 +18,13 @@ use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::sandbox::v1::blob_service_client::BlobServiceClient;
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
-use grpc_kit::{ClientSettings, Outbound, Transport};
+use grpc_kit::tls::ClientTls;
+use grpc_kit::{ClientSettings, Outbound, ServiceName, Transport};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tonic::{Code, Request};
 
+use crate::certificates::Certificates;
 use crate::process::{Process, binary, repository};
 use crate::wait::eventually;
 
@@ -75,6 +77,7 @@ const PROGRAMS: &str = "/usr/local/bin:/usr/bin:/bin";
 #[derive(Clone, Debug, Default)]
 pub struct StackBuilder {
     separate: bool,
+    with_certificates: bool,
     with_keys: bool,
     deploy: Option<PathBuf>,
     environment: Vec<(String, String)>,
@@ -89,6 +92,8 @@ pub struct Stack {
     processes: Vec<Process>,
     /// The key of the administrator; `None` while no key exists.
     key: Option<String>,
+    /// The certificates by which the services prove themselves.
+    certificates: Option<Certificates>,
 }
 
 impl StackBuilder {
@@ -96,6 +101,12 @@ impl StackBuilder {
     pub fn separate(mut self) -> Self {
         self.separate = true;
         self
+    }
+
+    /// Starts each service as a process of its own that proves itself to the others.
+    pub fn proven(mut self) -> Self {
+        self.with_certificates = true;
+        self.separate()
     }
 
     /// Creates the key of an administrator at the first start, which the clients of the stack send.
@@ -127,7 +138,12 @@ impl StackBuilder {
             directory: TempDir::with_prefix("tavern-test-")?,
             processes: Vec::new(),
             key: None,
+            certificates: None,
         };
+        if stack.builder.with_certificates {
+            let directory = stack.directory.path().join("certs");
+            stack.certificates = Some(Certificates::make(directory)?);
+        }
         stack.restart().await?;
         if stack.builder.with_keys {
             stack.bootstrap().await?;
@@ -365,12 +381,33 @@ impl Stack {
         ModelServiceClient::new(self.transport(&AGENT).outermost())
     }
 
+    /// Returns the certificates of the services.
+    ///
+    /// # Panics
+    /// The services do not prove themselves.
+    pub fn certificates(&self) -> &Certificates {
+        let certificates = self.certificates.as_ref();
+        certificates.expect("the stack was started with certificates")
+    }
+
+    /// Returns the way to a service of a separate stack with certificates of its own.
+    pub fn transport_of(&self, service: ServiceName, tls: ClientTls) -> Transport {
+        let service = ALL
+            .into_iter()
+            .find(|known| known.program == service.program());
+        let service = service.expect("the stack has all services");
+        let uri = self.uri(service);
+        grpc_kit::remote(&ClientSettings { uri, tls }).expect("the certificates are good")
+    }
+
     fn transport(&self, service: &Service) -> Transport {
-        if !self.builder.separate {
+        let name = ServiceName::of_program(service.program).unwrap_or(ServiceName::Gateway);
+        if !self.builder.separate || name == ServiceName::Gateway {
             return self.transport_with(self.key.as_deref());
         }
-        let settings = ClientSettings::to(self.uri(service));
-        grpc_kit::remote(&settings).expect("a loopback address is a good address")
+        let of_gateway = |made: &Certificates| made.client(ServiceName::Gateway.word(), name);
+        let tls = self.certificates.as_ref().map(of_gateway);
+        self.transport_of(name, tls.unwrap_or_default())
     }
 
     fn uri(&self, service: &Service) -> String {
@@ -379,7 +416,12 @@ impl Stack {
         } else {
             GATEWAY.port
         };
-        format!("http://{}:{port}", self.host)
+        // Clients of the gateway have no certificates.
+        let scheme = match self.builder.with_certificates && service.program != GATEWAY.program {
+            true => "https",
+            false => "http",
+        };
+        format!("{scheme}://{}:{port}", self.host)
     }
 
     fn deploy(&self) -> PathBuf {
@@ -425,6 +467,12 @@ impl Stack {
         };
         for (key, peer) in peers {
             set(&format!("{key}__URI"), self.uri(peer));
+        }
+        if let Some(certificates) = &self.certificates {
+            let peers: Vec<_> = peers.iter().map(|(key, _)| *key).collect();
+            for (key, file) in certificates.settings(service.program, &peers) {
+                set(&key, file);
+            }
         }
         if service.program == "script-sandbox" {
             let blobs = self.directory.path().join("blobs");

@@ -5,7 +5,7 @@ pub mod limit;
 
 use std::{
     fmt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -81,6 +81,17 @@ pub enum HttpModelError {
         "the api key has characters that cannot be sent; set it to plain text without line breaks"
     )]
     Key,
+    /// The file with CAs cannot be read.
+    #[error("the file {} with CAs cannot be read", file.display())]
+    CaFile {
+        /// The file.
+        file: PathBuf,
+        /// The error of the system.
+        source: std::io::Error,
+    },
+    /// The file with CAs has none.
+    #[error("the file {} has no certificate in PEM", .0.display())]
+    NoCa(PathBuf),
     /// The HTTP client cannot be set up.
     #[error("the HTTP client cannot be set up")]
     Client(#[source] reqwest::Error),
@@ -90,7 +101,7 @@ impl HttpModel {
     /// Makes a client. Nothing is sent.
     ///
     /// # Errors
-    /// [`HttpModelError`] if address or key cannot be used.
+    /// [`HttpModelError`] if address, key or CAs cannot be used.
     pub fn new(
         settings: EndpointSettings,
         api: Box<dyn ModelApi>,
@@ -121,6 +132,9 @@ impl HttpModel {
         if !settings.use_system_proxy {
             builder = builder.no_proxy();
         }
+        if let Some(file) = &settings.ca_file {
+            builder = builder.tls_certs_only(authorities(file)?);
+        }
         let http = builder.build().map_err(HttpModelError::Client)?;
         Ok(Self {
             inner: Arc::new(Inner {
@@ -132,6 +146,18 @@ impl HttpModel {
             }),
         })
     }
+}
+
+/// Reads the CAs in a file.
+fn authorities(file: &Path) -> Result<Vec<reqwest::Certificate>, HttpModelError> {
+    let unread = |source| HttpModelError::CaFile {
+        file: file.to_owned(),
+        source,
+    };
+    let pem = std::fs::read(file).map_err(unread)?;
+    let read = reqwest::Certificate::from_pem_bundle(&pem).ok();
+    let read = read.filter(|read| !read.is_empty());
+    read.ok_or_else(|| HttpModelError::NoCa(file.to_owned()))
 }
 
 impl Provider for HttpModel {

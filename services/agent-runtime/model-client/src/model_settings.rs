@@ -38,6 +38,8 @@ pub struct EndpointSettings {
     pub api_key_env: Option<String>,
     /// The file with the key, read for every request.
     pub api_key_file: Option<PathBuf>,
+    /// The PEM file with the CAs of an `https` address, read at the start. Default: the CAs of this machine.
+    pub ca_file: Option<PathBuf>,
     /// The time limit of connecting. Default `5s`.
     #[serde(with = "settings::DurationText")]
     pub connect_timeout: Duration,
@@ -91,6 +93,7 @@ impl Default for EndpointSettings {
             model: String::new(),
             api_key_env: None,
             api_key_file: None,
+            ca_file: None,
             connect_timeout: Duration::from_secs(5),
             first_token_timeout: Duration::from_secs(60),
             token_gap_timeout: Duration::from_secs(60),

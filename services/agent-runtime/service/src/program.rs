@@ -1,6 +1,6 @@
 //! The agent runtime as a program: the parts that grpc-kit starts and ends.
 
-use grpc_kit::{Need, Program, ServerSettings, Services};
+use grpc_kit::{Need, Program, ServerSettings, ServiceName, Services, neighbour};
 use telemetry::TelemetrySettings;
 
 use crate::{AgentRuntime, AgentSettings, Environment, Peers};
@@ -26,8 +26,8 @@ impl Program for AgentRuntime {
         // before.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let peers = Peers::over(
-            grpc_kit::remote(&settings.registry)?,
-            grpc_kit::remote(&settings.workflow)?,
+            neighbour(&settings.registry, &settings.server, ServiceName::Registry)?,
+            neighbour(&settings.workflow, &settings.server, ServiceName::Workflow)?,
         );
         Ok(crate::build(settings, peers, Environment::system()).await?)
     }
@@ -37,7 +37,7 @@ impl Program for AgentRuntime {
     }
 
     fn needs(&self, settings: &Self::Settings) -> anyhow::Result<Vec<Need>> {
-        let registry = grpc_kit::remote(&settings.registry)?;
+        let registry = neighbour(&settings.registry, &settings.server, ServiceName::Registry)?;
         Ok(vec![Need::service("tool-registry", registry)])
     }
 

@@ -92,6 +92,8 @@ impl Default for AgentSettings {
 impl settings::Settings for AgentSettings {
     const PREFIX: &'static str = "TAVERN_AGENT";
 
+    const REPLACED: &'static [(&'static str, &'static str)] = grpc_kit::settings::REPLACED;
+
     fn check(&self, problems: &mut Problems) {
         self.retention.check("retention", problems);
         check_age(
@@ -99,10 +101,13 @@ impl settings::Settings for AgentSettings {
             self.conversation_retention,
             problems,
         );
-        self.server.check("server", problems);
+        self.server
+            .check_service("server", grpc_kit::ServiceName::Agent, problems);
         self.telemetry.check("telemetry", problems);
-        self.registry.check("registry", problems);
-        self.workflow.check("workflow", problems);
+        self.registry
+            .check_beside("registry", &self.server, problems);
+        self.workflow
+            .check_beside("workflow", &self.server, problems);
         self.check_own("", problems);
     }
 }

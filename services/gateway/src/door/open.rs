@@ -1,4 +1,4 @@
-//! The door of a gateway whose services are processes of their own, where no key can exist.
+//! The door of a gateway that does not prove itself to its registry, where no key can exist.
 
 use core_types::{Principal, Reach};
 use futures::FutureExt;

@@ -12,10 +12,10 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use grpc_kit::Calls;
+use grpc_kit::{Calls, Proxies};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 
-use super::public::{Proxies, PublicAddress};
+use super::public::PublicAddress;
 use crate::settings::HttpSettings;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -63,8 +63,12 @@ impl Guard {
     }
 
     fn check(&self, request: &Request) -> Result<(Page, PublicAddress), Refusal> {
-        let peer = request.extensions().get::<Calls>().and_then(Calls::peer);
-        let address = PublicAddress::of(request, peer, &self.proxies);
+        let calls = request.extensions().get::<Calls>();
+        let is_encrypted = calls.is_some_and(Calls::is_encrypted);
+        let is_proxied = calls.is_some_and(Calls::is_proxied);
+        let peer = calls.and_then(Calls::peer);
+        let is_trusted = is_proxied || peer.is_some_and(|peer| self.proxies.include(peer));
+        let address = PublicAddress::of(request, is_encrypted, is_trusted);
         let address = address.map_err(|line| Refusal {
             status: StatusCode::BAD_REQUEST,
             line,
@@ -106,13 +110,14 @@ pub(super) async fn admit(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let (mut response, page) = match guard.check(&request) {
-        Err(Refusal { status, line }) => ((status, line).into_response(), Page::Own),
-        Ok((page, _)) if is_preflight(&request) => (preflight(&page), page),
+    let (mut response, page, is_kept_encrypted) = match guard.check(&request) {
+        Err(Refusal { status, line }) => ((status, line).into_response(), Page::Own, false),
+        Ok((page, _)) if is_preflight(&request) => (preflight(&page), page, false),
         Ok((page, address)) => {
+            let is_kept_encrypted = address.is_kept_encrypted();
             request.extensions_mut().insert(address);
             request.extensions_mut().insert(page.clone());
-            (next.run(request).await, page)
+            (next.run(request).await, page, is_kept_encrypted)
         }
     };
     let status = response.status();
@@ -120,6 +125,10 @@ pub(super) async fn admit(
     headers.append(header::VARY, HeaderValue::from_static("origin"));
     let nosniff = HeaderValue::from_static("nosniff");
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+    if is_kept_encrypted {
+        let year = HeaderValue::from_static("max-age=31536000");
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, year);
+    }
     if status == StatusCode::UNAUTHORIZED {
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }

@@ -1,6 +1,6 @@
 //! The address of the server as the client of a request knows it.
 //!
-//! Behind a proxy it differs from the address at which the request arrives. A listed proxy states
+//! Behind a proxy it differs from the address at which the request arrives. A trusted proxy states
 //! it in `x-forwarded-proto` and `x-forwarded-host`; from other peers both headers are ignored.
 
 use std::fmt;
@@ -9,16 +9,9 @@ use std::net::IpAddr;
 use axum::extract::Request;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, header};
-use ipnet::IpNet;
-
-use crate::settings::network;
 
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-
-/// The trusted proxies.
-#[derive(Debug)]
-pub(super) struct Proxies(Vec<IpNet>);
 
 /// The scheme, the host and the port at which a client reached the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,38 +26,31 @@ enum Scheme {
     Https,
 }
 
-impl Proxies {
-    /// Reads the setting, whose entries were checked when it was loaded.
-    pub(super) fn new(listed: &[String]) -> Self {
-        Self(listed.iter().filter_map(|text| network(text)).collect())
-    }
-
-    fn include(&self, peer: Option<IpAddr>) -> bool {
-        let peer = peer.map(|peer| peer.to_canonical());
-        peer.is_some_and(|peer| self.0.iter().any(|network| network.contains(&peer)))
-    }
-}
-
 impl PublicAddress {
-    /// Reads the address from a request that `peer` sent.
+    /// Reads the address from a request that came on a connection; a proxy that sent it `is_trusted`.
     ///
     /// # Errors
     /// The line that refuses a request whose address is missing or ambiguous.
     pub(super) fn of(
         request: &Request,
-        peer: Option<IpAddr>,
-        proxies: &Proxies,
+        is_encrypted: bool,
+        is_trusted: bool,
     ) -> Result<Self, &'static str> {
         let authority = host(request)?;
-        if !proxies.include(peer) {
+        let own = match is_encrypted {
+            true => Scheme::Https,
+            false => Scheme::Http,
+        };
+        if !is_trusted {
             return Ok(Self {
-                scheme: Scheme::Http,
+                scheme: own,
                 authority,
             });
         }
         let headers = request.headers();
         let scheme = match only(headers, &FORWARDED_PROTO) {
-            Ok(None | Some("http")) => Scheme::Http,
+            Ok(None) => own,
+            Ok(Some("http")) => Scheme::Http,
             Ok(Some("https")) => Scheme::Https,
             _ => return Err("x-forwarded-proto must be `http` or `https`, once\n"),
         };
@@ -88,6 +74,12 @@ impl PublicAddress {
     /// Whether a client on this machine reached it without TLS.
     pub(super) fn is_plain_loopback(&self) -> bool {
         self.is_loopback() && matches!(self.scheme, Scheme::Http)
+    }
+
+    /// Whether a browser may keep to TLS at this host from now on. Programs on a developer's own machine share the names
+    /// of loopback, so there it must not.
+    pub(super) fn is_kept_encrypted(&self) -> bool {
+        !self.is_loopback() && matches!(self.scheme, Scheme::Https)
     }
 
     /// Returns the host in lower case, without the port.

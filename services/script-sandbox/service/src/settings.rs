@@ -102,8 +102,11 @@ impl Default for SandboxSettings {
 impl settings::Settings for SandboxSettings {
     const PREFIX: &'static str = "TAVERN_SANDBOX";
 
+    const REPLACED: &'static [(&'static str, &'static str)] = grpc_kit::settings::REPLACED;
+
     fn check(&self, problems: &mut Problems) {
-        self.server.check("server", problems);
+        self.server
+            .check_service("server", grpc_kit::ServiceName::Sandbox, problems);
         self.telemetry.check("telemetry", problems);
         if self.highest_isolation < self.lowest_isolation {
             let lowest = self.lowest_isolation.name();

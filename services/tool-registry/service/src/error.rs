@@ -15,12 +15,13 @@ pub enum Error {
     /// Principals and keys cannot be read.
     #[error("the principals and their keys cannot be read")]
     Identities(#[source] crate::store::StoreError),
-    /// Keys exist, and the service is not in one process with the others.
+    /// Keys exist, and the services that call do not prove themselves.
     #[error(
-        "the data directory {path} has keys, and services in processes of their own cannot prove themselves to \
-         each other yet; start `tavern serve` with it, or give this service another data directory"
+        "the data directory {path} has keys, and the services that call this one do not prove themselves: set \
+         server.tls.cert, key and peer_ca to files of `tavern certs` at each service, or start `tavern serve` with the \
+         directory"
     )]
-    KeysNeedOneProcess {
+    KeysNeedProof {
         /// The data directory.
         path: String,
     },

@@ -58,7 +58,7 @@ struct Inner {
     tickets: Tickets,
     tenants: Tenants,
     clock: Arc<dyn Clock>,
-    one_process: bool,
+    proven: bool,
 }
 
 /// A caller: a principal with the rights that its credential leaves it.
@@ -102,15 +102,15 @@ impl std::fmt::Debug for Identities {
 }
 
 impl Identities {
-    /// Loads every principal from an open database with the tables of this service. `one_process` is whether all
-    /// services are parts of this process, without which there is no first key.
+    /// Loads every principal from an open database with the tables of this service. `proven` is whether the
+    /// services that call prove themselves, without which there is no first key.
     ///
     /// # Errors
     /// [`StoreError`] when the database does not work or a row is damaged.
     pub async fn load(
         database: SqliteDatabase,
         clock: Arc<dyn Clock>,
-        one_process: bool,
+        proven: bool,
     ) -> Result<Self, StoreError> {
         let tenants = Tenants::load(Arc::new(database.clone()), Arc::clone(&clock)).await?;
         let store = SqliteIdentities::new(database);
@@ -125,7 +125,7 @@ impl Identities {
                 tickets: Tickets::default(),
                 tenants,
                 clock,
-                one_process,
+                proven,
             }),
         })
     }

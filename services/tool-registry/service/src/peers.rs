@@ -16,8 +16,9 @@ pub struct Peers {
     pub agent: Transport,
     /// script-sandbox.
     pub sandbox: Transport,
-    /// Whether all of them, and this service, are parts of one process.
-    pub one_process: bool,
+    /// Whether services prove themselves to this one, without which there are no keys: they are parts of its process,
+    /// or have certificates.
+    pub proven: bool,
 }
 
 impl Peers {
@@ -28,14 +29,14 @@ impl Peers {
             workflow: own(workflow),
             agent: own(agent),
             sandbox: own(sandbox),
-            one_process: false,
+            proven: false,
         }
     }
 
-    /// Marks them as parts of this process: only there can keys be used.
+    /// Marks them as proven where they are parts of this process or have certificates: only there can keys be used.
     #[must_use]
-    pub fn in_one_process(mut self) -> Self {
-        self.one_process = true;
+    pub fn proven(mut self, proven: bool) -> Self {
+        self.proven = proven;
         self
     }
 }

@@ -1,6 +1,8 @@
 //! The tool registry as a program: the parts that grpc-kit starts and ends.
 
-use grpc_kit::{Need, Program, ServerSettings, Services, program::Misplaced};
+use grpc_kit::{
+    Need, Program, ServerSettings, ServiceName, Services, neighbour, program::Misplaced,
+};
 use telemetry::TelemetrySettings;
 
 use crate::{Error, Peers, RegistrySettings, ToolRegistry};
@@ -22,13 +24,14 @@ impl Program for ToolRegistry {
 
     async fn build(settings: Self::Settings) -> anyhow::Result<Self> {
         let peers = Peers::over(
-            grpc_kit::remote(&settings.workflow)?,
-            grpc_kit::remote(&settings.sandbox)?,
-            grpc_kit::remote(&settings.agent)?,
+            neighbour(&settings.workflow, &settings.server, ServiceName::Workflow)?,
+            neighbour(&settings.sandbox, &settings.server, ServiceName::Sandbox)?,
+            neighbour(&settings.agent, &settings.server, ServiceName::Agent)?,
         );
+        let peers = peers.proven(settings.server.tls.proves_peers());
         let built = crate::build(settings, peers).await;
         built.map_err(|error| match error {
-            Error::KeysNeedOneProcess { .. } => Misplaced(error.into()).into(),
+            Error::KeysNeedProof { .. } => Misplaced(error.into()).into(),
             error => error.into(),
         })
     }
@@ -46,8 +49,14 @@ impl Program for ToolRegistry {
 
     fn needs(&self, settings: &Self::Settings) -> anyhow::Result<Vec<Need>> {
         Ok(vec![
-            Need::service("workflow-execution", grpc_kit::remote(&settings.workflow)?),
-            Need::service("script-sandbox", grpc_kit::remote(&settings.sandbox)?),
+            Need::service(
+                "workflow-execution",
+                neighbour(&settings.workflow, &settings.server, ServiceName::Workflow)?,
+            ),
+            Need::service(
+                "script-sandbox",
+                neighbour(&settings.sandbox, &settings.server, ServiceName::Sandbox)?,
+            ),
         ])
     }
 

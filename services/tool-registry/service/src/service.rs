@@ -111,7 +111,7 @@ pub async fn build_with(
 ) -> Result<ToolRegistry, Error> {
     let data = DataDir::open(&settings.data_dir)?;
     let database = open_database(&data).await?;
-    let identities = load_identities(&database, &clock, (&data, peers.one_process)).await?;
+    let identities = load_identities(&database, &clock, (&data, peers.proven)).await?;
     let parts = (database.clone(), Arc::clone(&clock), Arc::clone(&ids));
     let audit = open_audit(&data, settings, identities.clone(), parts.clone()).await?;
     let approvals = load_approvals(settings, identities.clone(), parts)?;
@@ -129,7 +129,7 @@ pub async fn build_with(
     let agent = peers.agent.clone();
     let (sandbox, sessions) = (peers.sandbox.clone(), Sessions::new(peers.sandbox));
     let sandbox = Sandbox::new(sandbox);
-    let allowed = AllowedHosts::new(&settings.backend_hosts);
+    let allowed = AllowedHosts::new(&settings.backend_hosts).believing(settings.backend_ca.clone());
     let backends = Backends::new(Arc::clone(&store), allowed);
     let agents = Agents::new(peers.agent.clone());
     let workflow_runs = ChildRuns::new(peers.workflow, peers.agent.clone());
@@ -346,13 +346,13 @@ fn report(approvals: &Approvals, catalogue: &Catalogue, file: &Path) {
 async fn load_identities(
     database: &SqliteDatabase,
     clock: &Arc<dyn Clock>,
-    (data, one_process): (&DataDir, bool),
+    (data, proven): (&DataDir, bool),
 ) -> Result<Identities, Error> {
-    let identities = Identities::load(database.clone(), Arc::clone(clock), one_process).await;
+    let identities = Identities::load(database.clone(), Arc::clone(clock), proven).await;
     let identities = identities.map_err(Error::Identities)?;
-    match identities.is_open() || one_process {
+    match identities.is_open() || proven {
         true => Ok(identities),
-        false => Err(Error::KeysNeedOneProcess {
+        false => Err(Error::KeysNeedProof {
             path: data.path().display().to_string(),
         }),
     }

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use grpc_kit::{ClientSettings, ServerSettings};
+use grpc_kit::{ClientSettings, ServerSettings, ServiceName};
 use run_events::RetentionSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -42,6 +42,9 @@ pub struct RegistrySettings {
     /// Hosts on which `PutBackend` may add a gRPC server, each as `host` or `host:port`, beside loopback for the
     /// tenants `default` and `system`. They are for all tenants. Default: none.
     pub backend_hosts: Vec<String>,
+    /// The PEM file with the CAs of gRPC servers at `https` addresses. It is read again when it changes. Default: the CAs
+    /// of this machine.
+    pub backend_ca: PathBuf,
     /// The limits of the workspace of a conversation.
     pub workspace: WorkspaceLimits,
     /// The file with the rules for approvals and the people who decide; empty for none: then calls of
@@ -74,6 +77,7 @@ impl Default for RegistrySettings {
             sandbox: ClientSettings::to("http://127.0.0.1:7404"),
             agent: ClientSettings::to("http://127.0.0.1:7405"),
             backend_hosts: Vec::new(),
+            backend_ca: PathBuf::new(),
             workspace: WorkspaceLimits::default(),
             approvals_file: PathBuf::new(),
             tool_timeout: Duration::from_secs(60),
@@ -97,14 +101,18 @@ impl RegistrySettings {
 impl settings::Settings for RegistrySettings {
     const PREFIX: &'static str = "TAVERN_REGISTRY";
 
+    const REPLACED: &'static [(&'static str, &'static str)] = grpc_kit::settings::REPLACED;
+
     fn check(&self, problems: &mut Problems) {
         self.retention.check("retention", problems);
         self.audit.check(problems);
-        self.server.check("server", problems);
+        self.server
+            .check_service("server", ServiceName::Registry, problems);
         self.telemetry.check("telemetry", problems);
-        self.workflow.check("workflow", problems);
-        self.sandbox.check("sandbox", problems);
-        self.agent.check("agent", problems);
+        self.workflow
+            .check_beside("workflow", &self.server, problems);
+        self.sandbox.check_beside("sandbox", &self.server, problems);
+        self.agent.check_beside("agent", &self.server, problems);
         if self.data_dir.as_os_str().is_empty() {
             problems.add("data_dir", "is empty", "name a directory");
         }

@@ -1,6 +1,6 @@
 //! The workflow execution as a program: the parts that grpc-kit starts and ends.
 
-use grpc_kit::{Need, Program, ServerSettings, Services};
+use grpc_kit::{Need, Program, ServerSettings, ServiceName, Services, neighbour};
 use telemetry::TelemetrySettings;
 
 use crate::{Peers, WorkflowExecution, WorkflowSettings};
@@ -22,9 +22,9 @@ impl Program for WorkflowExecution {
 
     async fn build(settings: Self::Settings) -> anyhow::Result<Self> {
         let peers = Peers::over(
-            grpc_kit::remote(&settings.registry)?,
-            grpc_kit::remote(&settings.sandbox)?,
-            grpc_kit::remote(&settings.agent)?,
+            neighbour(&settings.registry, &settings.server, ServiceName::Registry)?,
+            neighbour(&settings.sandbox, &settings.server, ServiceName::Sandbox)?,
+            neighbour(&settings.agent, &settings.server, ServiceName::Agent)?,
         );
         Ok(crate::build(settings, peers).await?)
     }
@@ -35,9 +35,18 @@ impl Program for WorkflowExecution {
 
     fn needs(&self, settings: &Self::Settings) -> anyhow::Result<Vec<Need>> {
         Ok(vec![
-            Need::service("tool-registry", grpc_kit::remote(&settings.registry)?),
-            Need::service("script-sandbox", grpc_kit::remote(&settings.sandbox)?),
-            Need::service("agent-runtime", grpc_kit::remote(&settings.agent)?),
+            Need::service(
+                "tool-registry",
+                neighbour(&settings.registry, &settings.server, ServiceName::Registry)?,
+            ),
+            Need::service(
+                "script-sandbox",
+                neighbour(&settings.sandbox, &settings.server, ServiceName::Sandbox)?,
+            ),
+            Need::service(
+                "agent-runtime",
+                neighbour(&settings.agent, &settings.server, ServiceName::Agent)?,
+            ),
         ])
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use grpc_kit::{ClientSettings, ServerSettings};
+use grpc_kit::{ClientSettings, ServerSettings, ServiceName};
 use run_events::RetentionSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -91,6 +91,8 @@ impl Default for WorkflowSettings {
 impl settings::Settings for WorkflowSettings {
     const PREFIX: &'static str = "TAVERN_WORKFLOW";
 
+    const REPLACED: &'static [(&'static str, &'static str)] = grpc_kit::settings::REPLACED;
+
     fn check(&self, problems: &mut Problems) {
         if self.batch_window > LONGEST_BATCH_WINDOW {
             let given = format!("is {:?}", self.batch_window);
@@ -109,11 +111,13 @@ impl settings::Settings for WorkflowSettings {
             }
         }
         self.retention.check("retention", problems);
-        self.server.check("server", problems);
+        self.server
+            .check_service("server", ServiceName::Workflow, problems);
         self.telemetry.check("telemetry", problems);
-        self.registry.check("registry", problems);
-        self.sandbox.check("sandbox", problems);
-        self.agent.check("agent", problems);
+        self.registry
+            .check_beside("registry", &self.server, problems);
+        self.sandbox.check_beside("sandbox", &self.server, problems);
+        self.agent.check_beside("agent", &self.server, problems);
         for (key, value, most) in [
             ("max_active_runs", self.max_active_runs, 100_000),
             ("max_queued_runs", self.max_queued_runs, 100_000),

@@ -102,6 +102,8 @@ pub(super) struct ResponseGuards {
     /// Counts the messages of the connection.
     pub(super) sent: Arc<AtomicU64>,
     /// The places among the calls or streams.
+    /// Is the same for all open calls of a peer.
+    pub(super) _share: Option<Arc<crate::share::PeerShare>>,
     pub(super) _permits: Vec<OwnedSemaphorePermit>,
     pub(super) _held: CallGuard,
 }

@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     io,
+    net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -12,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     connection::{self, Endpoint},
-    gate::{Full, Gate},
+    gate::{Gate, Refused},
 };
 
 /// The shortest time between two log lines about refused connections.
@@ -29,9 +30,9 @@ struct RefusalLog(HashMap<&'static str, (Instant, u64)>);
 impl RefusalLog {
     /// Counts a refusal and returns the number of refusals for the line that is due; `None` without
     /// such a line.
-    fn count(&mut self, full: Full, now: Instant) -> Option<u64> {
-        let Some((logged, unreported)) = self.0.get_mut(full.setting) else {
-            self.0.insert(full.setting, (now, 0));
+    fn count(&mut self, setting: &'static str, now: Instant) -> Option<u64> {
+        let Some((logged, unreported)) = self.0.get_mut(setting) else {
+            self.0.insert(setting, (now, 0));
             return Some(1);
         };
         *unreported += 1;
@@ -81,14 +82,9 @@ pub(super) async fn run(
                         ending,
                     ));
                 }
-                Err(full) => {
-                    let Full { setting, maximum } = full;
-                    if let Some(refused) = refusals.count(full, Instant::now()) {
-                        tracing::warn!(
-                            %peer, setting, maximum, refused,
-                            "connection refused: limit reached; if the peer is a proxy or a mesh, \
-                             raise the setting `server.{setting}`"
-                        );
+                Err(Refused { setting, maximum }) => {
+                    if let Some(refused) = refusals.count(setting, Instant::now()) {
+                        log_refusal(peer, setting, maximum, refused);
                     }
                 }
             },
@@ -98,6 +94,20 @@ pub(super) async fn run(
                 tokio::time::sleep(PAUSE).await;
             }
         }
+    }
+}
+
+fn log_refusal(peer: SocketAddr, setting: &str, maximum: Option<usize>, refused: u64) {
+    match maximum {
+        Some(maximum) => tracing::warn!(
+            %peer, setting, maximum, refused,
+            "connection refused: limit reached; if the peer is a proxy or a mesh, raise the setting \
+             `server.{setting}`"
+        ),
+        None => tracing::warn!(
+            %peer, refused,
+            "connection refused: the peer is no proxy that the setting `server.{setting}` lists"
+        ),
     }
 }
 
@@ -118,18 +128,14 @@ mod tests {
 
     #[test]
     fn refusals_are_logged_at_once_and_then_together() {
-        let full = |setting| Full {
-            setting,
-            maximum: 1,
-        };
         let mut log = RefusalLog::default();
         let begin = Instant::now();
-        assert_eq!(log.count(full("a"), begin), Some(1));
-        assert_eq!(log.count(full("b"), begin), Some(1));
+        assert_eq!(log.count("a", begin), Some(1));
+        assert_eq!(log.count("b", begin), Some(1));
         for _ in 0..9 {
-            assert_eq!(log.count(full("a"), begin), None);
+            assert_eq!(log.count("a", begin), None);
         }
-        assert_eq!(log.count(full("a"), begin + LOG_INTERVAL), Some(10));
-        assert_eq!(log.count(full("a"), begin + LOG_INTERVAL), None);
+        assert_eq!(log.count("a", begin + LOG_INTERVAL), Some(10));
+        assert_eq!(log.count("a", begin + LOG_INTERVAL), None);
     }
 }

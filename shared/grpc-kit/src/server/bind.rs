@@ -1,19 +1,16 @@
-//! A listener, unless the address is exposed without authentication.
+//! A listener, unless the address is exposed without TLS.
 
 use std::{io, net::SocketAddr};
 
 use tokio::net::TcpListener;
 
-use crate::settings::{Exposed, ServerSettings};
+use crate::settings::{Callers, Exposed, ServerSettings};
 
 /// No listener could be made.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// The address is exposed without authentication.
-    #[error(
-        "the address {0}; listen on a loopback address, or set \
-         serve_without_authentication_beyond_loopback"
-    )]
+    /// The address is exposed without TLS.
+    #[error("the address {0}; {remedy}", remedy = .0.remedy())]
     Exposed(Exposed),
     /// The system refused.
     #[error("cannot listen on {address}")]
@@ -30,7 +27,7 @@ pub enum BindError {
 /// # Errors
 /// [`BindError`] when the address is exposed or taken.
 pub async fn bind(settings: &ServerSettings) -> Result<TcpListener, BindError> {
-    let checked = settings.check_exposure(settings.listen);
+    let checked = settings.check_exposure(settings.listen, Callers::Clients);
     checked.map_err(BindError::Exposed)?;
     TcpListener::bind(settings.listen)
         .await

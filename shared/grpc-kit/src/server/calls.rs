@@ -14,7 +14,7 @@ use tokio_util::{sync::CancellationToken, task::task_tracker::TaskTrackerToken};
 use tonic::{Status, body::Body};
 use tower::Service;
 
-use super::gate::ConnectionPermit;
+use super::{gate::ConnectionPermit, proxied::Proxied};
 use crate::{
     Drain,
     rpc::{Entry, Origin, Stack},
@@ -53,6 +53,15 @@ impl Calls {
         }
     }
 
+    /// Returns the calls of the client that a request states, if it came by a proxy; its own share counts.
+    pub(super) fn behind(mut self, proxied: Option<&Proxied>, headers: &HeaderMap) -> Self {
+        if let Some(proxied) = proxied {
+            let (address, share) = proxied.client(headers);
+            self.origin = self.origin.of_client(address, share);
+        }
+        self
+    }
+
     /// Answers a gRPC request. Whatever goes wrong becomes a response with a status.
     pub async fn serve(self, request: Request<Body>) -> Response<Body> {
         self.stack.serve(request, self.origin.of_a_call()).await
@@ -89,9 +98,19 @@ impl Calls {
         self.stack.max_request_message(path)
     }
 
-    /// Returns the address of the peer; `None` in process.
+    /// Returns the address of the client; `None` in process.
     pub fn peer(&self) -> Option<IpAddr> {
         self.origin.peer.map(|peer| peer.ip())
+    }
+
+    /// Whether the connection is one with TLS.
+    pub fn is_encrypted(&self) -> bool {
+        self.origin.is_encrypted
+    }
+
+    /// Whether a proxy that ends TLS has sent the request.
+    pub fn is_proxied(&self) -> bool {
+        self.origin.is_proxied
     }
 
     /// Returns the drain of the connection.

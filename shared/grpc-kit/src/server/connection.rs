@@ -34,12 +34,18 @@ use super::{
     calls::{Calls, HeldConnection},
     flood::{Flood, FloodGuard},
     gate::ConnectionPermit,
+    proxied::Proxied,
 };
 use crate::{
     Drain, call,
     rpc::{Origin, Stack},
     settings::ServerSettings,
-    share::StreamRoom,
+    share::{PeerShare, StreamRoom},
+    tls::{
+        failures::Failures,
+        server::{Accepted, Acceptor},
+        stream::ServerStream,
+    },
     windows,
 };
 
@@ -71,6 +77,12 @@ pub(super) struct Endpoint {
     pub(super) stack: Stack,
     pub(super) http: Option<axum::Router>,
     pub(super) settings: ServerSettings,
+    /// Missing on a server that clients reach directly.
+    pub(super) proxied: Option<Arc<Proxied>>,
+    /// Missing on a server without TLS.
+    pub(super) tls: Option<Arc<Acceptor>>,
+    /// The log of handshakes that failed.
+    pub(super) failures: Failures,
     pub(super) ends: Ends,
 }
 
@@ -122,22 +134,31 @@ pub(super) async fn run(
     let (permit, task) = held;
     tune(&stream, peer);
     let settings = &endpoint.settings;
+    let local = stream.local_addr().ok();
+    let Some(Accepted { stream, proof }) = shake_hands(&endpoint, stream, peer).await else {
+        return;
+    };
     let drain = endpoint.ends.drain.child_token();
     let close = CancellationToken::new();
     let counts = Arc::new(Counts::default());
     let origin = Origin {
         peer: Some(peer),
-        local: stream.local_addr().ok(),
+        local,
+        proof,
         drain: Drain::new(drain.clone()),
         sent: counts.sent.clone(),
         ending,
         close: Some(close.clone()),
-        streams: rooms(&permit),
+        is_encrypted: endpoint.tls.is_some(),
+        is_proxied: endpoint.proxied.is_some(),
+        streams: rooms(&permit.share),
         large_message: Some(permit.share.large_message()),
+        share: Some(Arc::clone(&permit.share)),
     };
     let io = TokioIo::new(watched(stream, &counts));
     let service = {
         let http = endpoint.http.clone();
+        let proxied = endpoint.proxied.clone();
         let held = HeldConnection {
             abort: endpoint.ends.abort.clone(),
             _permit: permit,
@@ -145,7 +166,8 @@ pub(super) async fn run(
         };
         let calls = Calls::new(endpoint.stack.clone(), origin, held);
         hyper::service::service_fn(move |request: Request<Incoming>| {
-            let answered = answer(calls.clone(), http.clone(), request);
+            let calls = calls.clone().behind(proxied.as_deref(), request.headers());
+            let answered = answer(calls, http.clone(), request);
             answered.map(Ok::<_, Infallible>)
         })
     };
@@ -188,7 +210,26 @@ pub(super) async fn run(
     }
 }
 
-fn watched(stream: TcpStream, counts: &Arc<Counts>) -> Watched {
+/// Begins TLS on a connection of a server that has it; `None` if that fails.
+async fn shake_hands(endpoint: &Endpoint, stream: TcpStream, peer: SocketAddr) -> Option<Accepted> {
+    let Some(acceptor) = &endpoint.tls else {
+        return Some(Accepted::plain(stream));
+    };
+    let bound = endpoint.settings.connection.handshake;
+    let accepted = tokio::select! {
+        accepted = acceptor.accept(stream, bound) => accepted,
+        () = endpoint.ends.abort.cancelled() => return None,
+    };
+    match accepted {
+        Ok(accepted) => Some(accepted),
+        Err(error) => {
+            endpoint.failures.record_handshake(&error, peer);
+            None
+        }
+    }
+}
+
+fn watched(stream: ServerStream, counts: &Arc<Counts>) -> Watched {
     Watched {
         stream,
         counts: Arc::clone(counts),
@@ -197,11 +238,8 @@ fn watched(stream: TcpStream, counts: &Arc<Counts>) -> Watched {
 }
 
 /// Returns the limits that a new stream counts against: those of its peer and of its connection.
-fn rooms(permit: &ConnectionPermit) -> Vec<StreamRoom> {
-    vec![
-        permit.share.streams(),
-        StreamRoom::of_connection(MAX_STREAMS),
-    ]
+fn rooms(share: &PeerShare) -> Vec<StreamRoom> {
+    vec![share.streams(), StreamRoom::of_connection(MAX_STREAMS)]
 }
 
 fn builder(settings: &ServerSettings, http2_only: bool) -> auto::Builder<TokioExecutor> {
@@ -301,7 +339,7 @@ struct Counts {
 
 /// A stream whose incoming bytes are watched.
 struct Watched {
-    stream: TcpStream,
+    stream: ServerStream,
     counts: Arc<Counts>,
     flood: FloodGuard,
 }

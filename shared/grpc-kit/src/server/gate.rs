@@ -9,7 +9,7 @@ use std::{
 use tokio::sync::Semaphore;
 
 use super::ServeError;
-use crate::{settings::ServerSettings, share::PeerShare};
+use crate::{settings::ServerSettings, share::PeerShare, tls::Proxies};
 
 /// Counts connections and refuses connections beyond the limits.
 #[derive(Clone, Debug)]
@@ -21,6 +21,8 @@ struct Counted {
     per_peer: usize,
     streams_per_peer: usize,
     unlimited_loopback: bool,
+    /// The only peers, where there are any.
+    proxies: Proxies,
     /// Locked for a moment at the begin and end of a connection, never across an await.
     open: Mutex<Open>,
 }
@@ -43,10 +45,11 @@ pub(crate) struct ConnectionPermit {
 
 /// A connection was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Full {
-    /// The setting with the limit.
+pub(super) struct Refused {
+    /// The setting that refuses it.
     pub(super) setting: &'static str,
-    pub(super) maximum: usize,
+    /// Its limit; `None` for a peer that is no proxy of the server.
+    pub(super) maximum: Option<usize>,
 }
 
 impl Gate {
@@ -68,20 +71,29 @@ impl Gate {
             per_peer: settings.max_connections_per_peer,
             streams_per_peer: settings.max_streams_per_peer,
             unlimited_loopback: settings.unlimited_connections_from_loopback,
+            proxies: Proxies::new(&settings.tls.terminated_by_proxy),
             open: Mutex::default(),
         })))
     }
 
-    pub(super) fn enter(&self, address: SocketAddr) -> Result<ConnectionPermit, Full> {
+    pub(super) fn enter(&self, address: SocketAddr) -> Result<ConnectionPermit, Refused> {
         let counted = &*self.0;
         let address = address.ip().to_canonical();
         let peer = network_of(address);
-        let unlimited = counted.unlimited_loopback && address.is_loopback();
+        let is_proxied = !counted.proxies.is_empty();
+        if is_proxied && !counted.proxies.include(address) {
+            return Err(Refused {
+                setting: "tls.terminated_by_proxy",
+                maximum: None,
+            });
+        }
+        // The clients of a proxy are counted one by one, by their calls.
+        let unlimited = is_proxied || counted.unlimited_loopback && address.is_loopback();
         let mut open = self.open();
         if open.total >= counted.maximum {
-            return Err(Full {
+            return Err(Refused {
                 setting: "max_connections",
-                maximum: counted.maximum,
+                maximum: Some(counted.maximum),
             });
         }
         let (from_peer, share) = open.by_peer.entry(peer).or_insert_with(|| {
@@ -93,9 +105,9 @@ impl Gate {
             (0, Arc::new(PeerShare::new(streams)))
         });
         if *from_peer >= counted.per_peer && !unlimited {
-            return Err(Full {
+            return Err(Refused {
                 setting: "max_connections_per_peer",
-                maximum: counted.per_peer,
+                maximum: Some(counted.per_peer),
             });
         }
         *from_peer += 1;
@@ -129,7 +141,7 @@ impl Drop for ConnectionPermit {
 }
 
 /// Returns the network of one peer: an IPv4 address, or an IPv6 network as one customer gets it.
-fn network_of(address: IpAddr) -> IpAddr {
+pub(super) fn network_of(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(
@@ -169,6 +181,22 @@ mod tests {
         assert!(gate.enter(peer("192.0.2.1")).is_ok());
         drop(second);
         assert!(gate.open().by_peer.is_empty());
+    }
+
+    #[test]
+    fn behind_proxies_only_they_connect() {
+        let mut settings = ServerSettings {
+            max_connections_per_peer: 1,
+            ..ServerSettings::default()
+        };
+        settings.tls.terminated_by_proxy = vec!["192.0.2.0/28".to_owned()];
+        let gate = Gate::new(&settings).unwrap();
+        for stranger in ["192.0.2.16", "127.0.0.1", "2001:db8::1"] {
+            let refused = gate.enter(peer(stranger)).unwrap_err();
+            assert_eq!(refused.setting, "tls.terminated_by_proxy", "{stranger}");
+        }
+        let both = [(); 2].map(|()| gate.enter(peer("::ffff:192.0.2.1")));
+        assert!(both.iter().all(Result::is_ok));
     }
 
     #[test]

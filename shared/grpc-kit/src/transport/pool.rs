@@ -11,7 +11,7 @@ use std::sync::{
 
 use tonic::transport::{Channel, Endpoint};
 
-use crate::{methods::Methods, windows};
+use crate::{methods::Methods, tls::client::Connector, windows};
 
 /// Calls on one connection before the next is opened: a third of the streams that a server accepts
 /// on one by default.
@@ -40,14 +40,15 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub(super) fn new(endpoint: Endpoint) -> Self {
+    /// Opens connections with TLS where there is a connector for it.
+    pub(super) fn new(endpoint: Endpoint, tls: Option<Connector>) -> Self {
         let streams = endpoint
             .clone()
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(windows::CONNECTION);
         Self {
-            calls: Lane::new(endpoint),
-            streams: Lane::new(streams),
+            calls: Lane::new(endpoint, tls.clone()),
+            streams: Lane::new(streams, tls),
         }
     }
 
@@ -65,6 +66,7 @@ impl Pool {
 #[derive(Debug)]
 struct Lane {
     endpoint: Endpoint,
+    tls: Option<Connector>,
     /// Locked for as long as it takes to choose one, never across an await.
     connections: Mutex<Vec<Connection>>,
 }
@@ -87,10 +89,18 @@ impl Drop for LanePermit {
 }
 
 impl Lane {
-    fn new(endpoint: Endpoint) -> Self {
+    fn new(endpoint: Endpoint, tls: Option<Connector>) -> Self {
         Self {
             endpoint,
+            tls,
             connections: Mutex::default(),
+        }
+    }
+
+    fn connect(&self) -> Channel {
+        match &self.tls {
+            Some(connector) => self.endpoint.connect_with_connector_lazy(connector.clone()),
+            None => self.endpoint.connect_lazy(),
         }
     }
 
@@ -108,7 +118,7 @@ impl Lane {
         let chosen = match free {
             None if connections.len() < MAX_CONNECTIONS => {
                 connections.push(Connection {
-                    channel: self.endpoint.connect_lazy(),
+                    channel: self.connect(),
                     calls: Arc::default(),
                 });
                 connections.last()
@@ -140,7 +150,7 @@ mod tests {
 
     #[tokio::test]
     async fn streams_travel_apart_and_a_lane_grows_to_its_bound() {
-        let pool = Pool::new(Endpoint::from_static("http://127.0.0.1:1"));
+        let pool = Pool::new(Endpoint::from_static("http://127.0.0.1:1"), None);
         let enter =
             |count| -> Vec<LanePermit> { (0..count).map(|_| pool.enter(WATCH).1).collect() };
         let mut held = enter(120);

@@ -2,13 +2,13 @@
 
 use std::{net::SocketAddr, sync::atomic::Ordering, time::Duration};
 
-use grpc_kit::{BindError, ConnectionBounds, ServeError, Server, ServerSettings, Shutdown};
+use grpc_kit::{ConnectionBounds, ServerSettings};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
 };
 
-use crate::probe::{Probe, TestServer, services, soon};
+use crate::probe::{TestServer, soon};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const RST_STREAM: u8 = 3;
@@ -268,37 +268,4 @@ async fn an_old_connection_that_does_not_go_is_cut() {
     texts.message().await.unwrap();
     assert!(soon("the cut", texts.message()).await.is_err());
     server.running(0).await;
-}
-
-#[tokio::test]
-async fn an_address_beyond_this_machine_is_refused_unless_named() {
-    let everywhere: SocketAddr = "0.0.0.0:0".parse().unwrap();
-    let settings = ServerSettings {
-        listen: everywhere,
-        ..Default::default()
-    };
-    let error = grpc_kit::bind(&settings).await.unwrap_err();
-    assert!(matches!(error, BindError::Exposed(_)));
-    assert!(
-        error
-            .to_string()
-            .contains("serve_without_authentication_beyond_loopback")
-    );
-
-    // A listener that was made elsewhere is refused as well.
-    let listener = TcpListener::bind(everywhere).await.unwrap();
-    let server = Server::new(settings.clone(), services(&Probe::default()));
-    let (shutdown, _handle) = Shutdown::manual();
-    let error = server.serve(listener, shutdown).await.unwrap_err();
-    assert!(matches!(error, ServeError::Exposed(_)));
-
-    let named = ServerSettings {
-        serve_without_authentication_beyond_loopback: true,
-        ..settings
-    };
-    let server = TestServer::start(named).await;
-    let address = SocketAddr::from(([127, 0, 0, 1], server.address.port()));
-    let settings = grpc_kit::ClientSettings::to(format!("http://{address}"));
-    let mut client = crate::probe::Client::new(grpc_kit::remote(&settings).unwrap());
-    assert_eq!(client.say("echo x").await.unwrap(), "x");
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use contracts::tavern::common::v1::ErrorReason;
 use futures::stream;
-use grpc_kit::{FailureClass, ServerSettings};
+use grpc_kit::{Callers, FailureClass, ServerSettings};
 use http::{HeaderValue, uri::PathAndQuery};
 use http_body_util::{BodyExt, StreamBody};
 use settings::Problems;
@@ -397,7 +397,7 @@ async fn reflection_can_be_off() {
 #[test]
 fn no_limit_can_be_switched_off() {
     let mut problems = Problems::default();
-    ServerSettings::default().check("server", &mut problems);
+    ServerSettings::default().check("server", Callers::Clients, &mut problems);
     assert!(problems.is_empty(), "{problems:?}");
     let settings = ServerSettings {
         listen: "0.0.0.0:7401".parse().unwrap(),
@@ -406,7 +406,7 @@ fn no_limit_can_be_switched_off() {
         call_timeout: Duration::ZERO,
         ..Default::default()
     };
-    settings.check("server", &mut problems);
+    settings.check("server", Callers::Clients, &mut problems);
     let text = format!("{problems:?}");
     for key in [
         "listen",

@@ -5,12 +5,17 @@
     reason = "a test fails by panicking"
 )]
 
+mod certificates;
 mod child;
 mod connections;
 mod drain;
+mod exposure;
+mod handshakes;
 mod http1;
 mod limits;
 mod parity;
 mod probe;
+mod renewal;
 mod resets;
+mod tls;
 mod trace;

@@ -371,7 +371,7 @@ fn an_address_of_no_use_is_refused() {
     for uri in [
         "",
         "127.0.0.1:1",
-        "https://127.0.0.1:1",
+        "ftp://127.0.0.1:1",
         "http://",
         "nonsense",
     ] {

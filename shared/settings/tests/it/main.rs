@@ -73,6 +73,9 @@ impl Default for Example {
 impl Settings for Example {
     const PREFIX: &'static str = "EXAMPLE";
 
+    const REPLACED: &'static [(&'static str, &'static str)] =
+        &[("server.earlier", "set server.limit")];
+
     fn check(&self, problems: &mut Problems) {
         if self.server.connections == 0 {
             problems.add("server.connections", "is 0", "give at least 1");
@@ -125,6 +128,19 @@ fn the_environment_overrides_the_file_and_the_file_the_defaults() {
     assert_eq!(loaded.server.limit, Duration::from_secs(120));
     assert_eq!(loaded.server.message, 4 << 20);
     assert_eq!(loaded.tags, ["a", "b"]);
+}
+
+#[test]
+fn a_key_of_an_earlier_version_is_answered_with_its_remedy_wherever_it_is_set() {
+    let expected = [(
+        "server.earlier".to_owned(),
+        "is no longer a setting: set server.limit".to_owned(),
+    )];
+    let file = check("[server]\nearlier = false\n", &[]);
+    let environment = check("", &[("EXAMPLE__SERVER__EARLIER", "true")]);
+    for loaded in [file, environment] {
+        assert_eq!(problems(loaded), expected);
+    }
 }
 
 #[test]

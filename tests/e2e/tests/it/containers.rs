@@ -1,16 +1,16 @@
 //! The commands of the containers of `docker-compose.yml` and of the image itself, as processes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use contracts::tavern::run::v1::GetRunRequest;
-use contracts::tavern::run::v1::run_service_client::RunServiceClient;
-use grpc_kit::ClientSettings;
-use testkit::{APPROVER_KEY, Process, approvals_file, binary, eventually, repository};
+use anyhow::{Context, ensure};
+use testkit::{Process, binary, eventually, repository};
 
 /// A container: its name, its program, and its environment.
 struct Container {
     name: String,
-    program: String,
+    /// Its program, and the arguments of that.
+    command: Vec<String>,
     environment: Vec<(String, String)>,
 }
 
@@ -32,11 +32,12 @@ fn composed() -> anyhow::Result<Vec<Container>> {
             (0, _) => break,
             (2, _) => containers.push(Container {
                 name: key.to_owned(),
-                program: String::new(),
+                command: Vec::new(),
                 environment: Vec::new(),
             }),
             (4, Some(container)) if key == "command" => {
-                container.program = value.trim_matches(['[', ']']).to_owned();
+                let words = value.trim_matches(['[', ']']).split(", ");
+                container.command = words.map(str::to_owned).collect();
             }
             (6, Some(container)) if key.starts_with("TAVERN_") => {
                 let variable = (key.to_owned(), value.to_owned());
@@ -74,7 +75,7 @@ fn at_home(
             .replace("/usr/share/tavern", &deploy)
             .replace("/var/lib/tavern", &data);
         names.iter().fold(value, |value, name| {
-            value.replace(&format!("http://{name}:"), &format!("http://{host}:"))
+            value.replace(&format!("https://{name}:"), &format!("https://{host}:"))
         })
     };
     environment
@@ -83,101 +84,135 @@ fn at_home(
         .collect()
 }
 
-/// Returns the variable that adds an approver, whom neither image nor compose file can bring.
-fn with_approver(variable: &str, data: &Path) -> anyhow::Result<(String, String)> {
-    let file = approvals_file(&repository().join("deploy"), data)?;
-    Ok((variable.to_owned(), file))
+/// The directories of all containers, and a command line with the address of their gateway.
+struct Installation {
+    directory: PathBuf,
+    host: String,
 }
 
-async fn plays_every_transcript(
-    host: &str,
-    processes: &mut [Process],
-    directory: &Path,
-) -> anyhow::Result<()> {
-    let gateway = format!("http://{host}:7401");
-    let transport = grpc_kit::remote(&ClientSettings::to(&gateway))?;
-    let client = RunServiceClient::new(transport.outermost());
-    eventually("the gateway to serve", || {
-        let mut client = client.clone();
-        async move {
-            let asked = client.get_run(GetRunRequest::default()).await.err()?;
-            (asked.code() != tonic::Code::Unavailable).then_some(())
+impl Installation {
+    /// Makes an installation by the command that runs once, before the containers start.
+    fn set_up(directory: &Path, command: &[&str]) -> anyhow::Result<Self> {
+        for name in ["authority", "operator"] {
+            std::fs::create_dir(directory.join(name))?;
         }
-    })
-    .await?;
-    for process in processes.iter_mut() {
-        process.ensure_alive()?;
+        let installation = Self {
+            directory: directory.to_owned(),
+            host: testkit::own_loopback_address(),
+        };
+        // A second run finds everything there.
+        for _ in 0..2 {
+            installation.execute(Command::new("sh").args(command).arg(directory))?;
+        }
+        Ok(installation)
     }
-    // The services behind the gateway may need a moment more.
-    let examples = repository().join("deploy/examples").display().to_string();
-    let arguments = [
-        "play",
-        "--address",
-        &gateway,
-        "--examples",
-        &examples,
-        "--approver-key",
-        APPROVER_KEY,
-    ];
-    eventually("every transcript to play", || {
-        let nothing: [(String, String); 0] = [];
-        let played = binary("tavern").and_then(|program| {
-            let mut play = Process::start("play", &program, &arguments, &nothing, directory)?;
-            play.wait()
-        });
-        async move { played.ok().filter(|status| status.success()).map(drop) }
-    })
-    .await
+
+    /// Executes a command whose client is that of the gateway.
+    fn execute(&self, command: &mut Command) -> anyhow::Result<()> {
+        let programs = binary("tavern")?;
+        let programs = programs
+            .parent()
+            .context("a program stands in a directory")?;
+        let path = format!("{}:{}", programs.display(), std::env::var("PATH")?);
+        command.env("PATH", path);
+        command.env("TAVERN_ADDRESS", format!("https://{}:7401", self.host));
+        command.env("TAVERN_CA", self.directory.join("operator/ca.pem"));
+        command.env("TAVERN_SERVER_NAME", "localhost");
+        let output = command.output()?;
+        ensure!(output.status.success(), "{command:?}: {output:?}");
+        Ok(())
+    }
+
+    /// Executes a command of `tavern` with a key.
+    fn tavern(&self, key: &Path, arguments: &[&str]) -> anyhow::Result<()> {
+        let mut command = Command::new(binary("tavern")?);
+        self.execute(command.arg("--key-file").arg(key).args(arguments))
+    }
+
+    /// Makes a key of a principal with the first key, and returns its file.
+    fn key(&self, principal: &str, options: &[&str]) -> anyhow::Result<PathBuf> {
+        let file = self.directory.join(principal).with_extension("key");
+        let out = file.display().to_string();
+        let create = [&["keys", "create", principal, "--out", &out], options].concat();
+        self.tavern(&self.directory.join("operator/admin.key"), &create)?;
+        Ok(file)
+    }
+
+    /// Plays every transcript, with the keys of a caller and a person who decides.
+    async fn plays_every_transcript(&self, processes: &mut [Process]) -> anyhow::Result<()> {
+        let admin = self.directory.join("operator/admin.key");
+        eventually("the gateway to be ready", || {
+            let ready = self.tavern(&admin, &["keys", "list"]);
+            async move { ready.ok() }
+        })
+        .await?;
+        for process in processes.iter_mut() {
+            process.ensure_alive()?;
+        }
+        let caller = self.key("mara", &["--role", "invoker"])?;
+        let decider = self.key("ada", &["--role", "approver", "--group", "storykeeper"])?;
+        let decider = decider.display().to_string();
+        let examples = repository().join("deploy/examples").display().to_string();
+        let play = [
+            "play",
+            "--examples",
+            &examples,
+            "--approver-key-file",
+            &decider,
+        ];
+        // The services behind the gateway may need a moment more.
+        eventually("every transcript to play", || {
+            let played = self.tavern(&caller, &play);
+            async move { played.ok() }
+        })
+        .await
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_compose_starts_plays_every_transcript() -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
-    let host = testkit::own_loopback_address();
     let containers = composed()?;
-    assert_eq!(containers.len(), 5);
+    let (first, containers) = containers.split_first().context("there are containers")?;
+    assert_eq!((&*first.name, containers.len()), ("setup", 5));
+    for container in containers {
+        std::fs::create_dir(directory.path().join(&container.name))?;
+    }
+    let [shell, script, arguments @ ..] = &*first.command else {
+        anyhow::bail!("{:?} is no script", first.command);
+    };
+    assert_eq!((&**shell, &**script), ("sh", "/usr/share/tavern/setup.sh"));
+    let script = repository().join("deploy/setup.sh").display().to_string();
+    let command = [&*script, &*arguments[0]];
+    let installation = Installation::set_up(directory.path(), &command)?;
     let names: Vec<String> = containers
         .iter()
         .map(|container| container.name.clone())
         .collect();
     let mut processes = Vec::new();
-    for Container {
-        name,
-        program,
-        environment,
-    } in &containers
-    {
+    for container in containers {
+        let (name, environment) = (&*container.name, &container.environment);
         // Within the private network every caller is a service whose trace continues.
         let trusts = environment
             .iter()
             .any(|(key, value)| key.ends_with("__SERVER__TRACE_TRUST") && value == "anyone");
         assert_eq!(trusts, name != "gateway", "{name}");
         let data = directory.path().join(name);
-        std::fs::create_dir(&data)?;
-        let mut environment = at_home(environment, &host, &names, &data);
-        if name == "tool-registry" {
-            environment.push(with_approver("TAVERN_REGISTRY__APPROVALS_FILE", &data)?);
-        }
-        processes.push(Process::start(
-            name,
-            &binary(program)?,
-            &[],
-            &environment,
-            &data,
-        )?);
+        let environment = at_home(environment, &installation.host, &names, &data);
+        let program = binary(&container.command[0])?;
+        processes.push(Process::start(name, &program, &[], &environment, &data)?);
     }
-    plays_every_transcript(&host, &mut processes, directory.path()).await
+    installation.plays_every_transcript(&mut processes).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_command_of_the_image_plays_every_transcript() -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
-    let host = testkit::own_loopback_address();
-    let environment = image()?;
-    let data = directory.path().join("data");
+    let data = directory.path().join("tavern");
     std::fs::create_dir(&data)?;
-    let mut environment = at_home(&environment, &host, &[], &data);
-    environment.push(with_approver("TAVERN__APPROVALS_FILE", &data)?);
+    let script = repository().join("deploy/setup.sh").display().to_string();
+    let installation = Installation::set_up(directory.path(), &[&script, "one"])?;
+    let environment = at_home(&image()?, &installation.host, &[], &data);
     let program = binary("tavern")?;
     let process = Process::start(
         "tavern",
@@ -186,5 +221,5 @@ async fn the_command_of_the_image_plays_every_transcript() -> anyhow::Result<()>
         &environment,
         directory.path(),
     )?;
-    plays_every_transcript(&host, &mut [process], directory.path()).await
+    installation.plays_every_transcript(&mut [process]).await
 }

@@ -39,6 +39,7 @@ mod model_endpoint;
 mod native_calls;
 mod once;
 mod output_text;
+mod peers;
 mod played_models;
 mod progress;
 mod proxy;

@@ -61,6 +61,34 @@ async fn the_sandbox_tells_what_ran_waits_and_was_refused() -> anyhow::Result<()
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn each_service_reports_the_time_that_its_certificate_has_left() -> anyhow::Result<()> {
+    let directory = tempfile::tempdir()?;
+    let out = directory.path().join("telemetry.jsonl");
+    let receiver = PythonServer::start("otlp_receiver.py", &out, directory.path()).await?;
+    let services = ["GATEWAY", "REGISTRY", "WORKFLOW", "SANDBOX", "AGENT"];
+    let mut builder = Stack::builder().proven();
+    for service in services {
+        let setting = |name: &str| format!("TAVERN_{service}__TELEMETRY__{name}");
+        builder = builder.env(setting("OTLP_ENDPOINT"), receiver.uri());
+        builder = builder.env(setting("METRIC_INTERVAL"), "200ms");
+    }
+    let stack = builder.start().await?;
+    for service in services {
+        let file = format!("{}.pem", service.to_lowercase());
+        let file = stack.certificates().path().join(file);
+        let attributes = json!({"tavern.tls.file": file.display().to_string()});
+        let what = format!("the time left of {}", file.display());
+        let left = eventually(&what, || async {
+            last(&out, "tavern.tls.certificate.left", &attributes)?["value"].as_i64()
+        });
+        let left = left.await?;
+        let days = left / (24 * 60 * 60);
+        assert!((29..=30).contains(&days), "{left} s of {}", file.display());
+    }
+    Ok(())
+}
+
 fn script(runtime: &str, source: &str) -> ExecuteRequest {
     ExecuteRequest {
         runtime: runtime.to_owned(),

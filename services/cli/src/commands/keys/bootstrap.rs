@@ -108,7 +108,11 @@ impl Remote {
         let uri: http::Uri = self.address.parse().with_context(unknown)?;
         let host = uri.host().with_context(unknown)?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        let to = (host, uri.port_u16().unwrap_or(80));
+        let usual = match uri.scheme_str() {
+            Some("https") => 443,
+            _ => 80,
+        };
+        let to = (host, uri.port_u16().unwrap_or(usual));
         let connected = timeout(CONNECT_TIMEOUT, TcpStream::connect(to)).await;
         match connected.with_context(unknown)? {
             Ok(_) => {}

@@ -15,7 +15,7 @@ use call_outcome::{CallOutcome, Category, Failure, Violation};
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use core_types::Tenant;
-
+use grpc_kit::tls::{Connector, TlsError};
 use prost_reflect::{DescriptorPool, DynamicMessage, MethodDescriptor};
 use prost_types::method_options::IdempotencyLevel;
 use sha2::{Digest, Sha256};
@@ -51,7 +51,8 @@ const TRIES: u32 = 3;
 pub enum BackendError {
     /// The address is not valid.
     #[error(
-        "'{endpoint}' is not a valid address of a gRPC server; write it like http://127.0.0.1:50051"
+        "'{endpoint}' is not a valid address of a gRPC server; write it like http://127.0.0.1:50051 or \
+         https://tools.example.com"
     )]
     Address {
         /// The address as it was given.
@@ -73,6 +74,14 @@ pub enum BackendError {
     NotListed {
         /// The address as it was given.
         endpoint: String,
+    },
+    /// The CAs of `https` addresses cannot be used.
+    #[error("the CAs for '{endpoint}' cannot be used; the setting backend_ca names their file")]
+    Tls {
+        /// The address as it was given.
+        endpoint: String,
+        /// The fault of the CAs.
+        source: TlsError,
     },
     /// The server does not answer, or not by reflection.
     #[error("the server at {endpoint} could not be read: {problem}")]
@@ -396,23 +405,31 @@ fn channel_to(
     let wrong = || BackendError::Address { endpoint: shown() };
     // Read before tonic does, which takes other schemes, such as unix:, for addresses of its own.
     let uri: http::Uri = endpoint.parse().map_err(|_| wrong())?;
-    // Anything else, such as https, would need trust settings that there are not yet.
-    if uri.scheme_str() != Some("http") {
-        return Err(wrong());
-    }
+    let (is_encrypted, usual) = match uri.scheme_str() {
+        Some("http") => (false, 80),
+        Some("https") => (true, 443),
+        _ => return Err(wrong()),
+    };
     let host = uri
         .host()
         .filter(|host| !host.is_empty())
         .ok_or_else(wrong)?;
-    if !allowed.allow(tenant, host, uri.port_u16().unwrap_or(80)) {
+    if !allowed.allow(tenant, host, uri.port_u16().unwrap_or(usual)) {
         let endpoint = shown();
         return Err(match AllowedHosts::has_loopback(tenant) {
             true => BackendError::NotAllowed { endpoint },
             false => BackendError::NotListed { endpoint },
         });
     }
-    let address = Endpoint::from(uri);
-    Ok(address.connect_timeout(CONNECT_TIMEOUT).connect_lazy())
+    let address = Endpoint::from(uri).connect_timeout(CONNECT_TIMEOUT);
+    if !is_encrypted {
+        return Ok(address.connect_lazy());
+    }
+    let connector = Connector::new(allowed.tls()).map_err(|source| BackendError::Tls {
+        endpoint: shown(),
+        source,
+    })?;
+    Ok(address.connect_with_connector_lazy(connector))
 }
 
 fn etag_of(endpoint: &str, descriptors: &[u8]) -> String {

@@ -49,9 +49,12 @@ pub struct Imported {
 /// The reason for which a change was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum NotChanged {
-    /// Services in processes of their own cannot prove themselves to each other.
-    #[error("services in processes of their own have no keys; start `tavern serve` for them")]
-    OwnProcess,
+    /// The services that call do not prove themselves.
+    #[error(
+        "there are no keys where services do not prove themselves: give each a certificate of `tavern certs`, or start \
+         `tavern serve`"
+    )]
+    Unproven,
     /// It is refused.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -75,8 +78,8 @@ impl Identities {
         days: u32,
         regain: Regain,
     ) -> Result<Made, NotChanged> {
-        if !self.inner.one_process {
-            return Err(NotChanged::OwnProcess);
+        if !self.inner.proven {
+            return Err(NotChanged::Unproven);
         }
         self.make(|accounts, key, now| {
             let key = Key::new(key, KeyOrigin::Made, Vec::new(), days, now);

@@ -136,7 +136,9 @@ fn of_backend(error: &BackendError, resource: &Resource<'_>) -> Status {
         | BackendError::NotListed { .. } => Failure::invalid_fields()
             .violation(resource.field(), error.to_string())
             .into_status(),
-        BackendError::Unreadable { .. } | BackendError::Descriptors { .. } => Failure::new(
+        BackendError::Tls { .. }
+        | BackendError::Unreadable { .. }
+        | BackendError::Descriptors { .. } => Failure::new(
             Code::Unavailable,
             ErrorReason::DependencyUnavailable,
             error.to_string(),

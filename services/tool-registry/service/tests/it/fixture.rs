@@ -317,7 +317,7 @@ pub(crate) fn peers(
         grpc_kit::local(&sandbox),
         grpc_kit::local(&agents),
     )
-    .in_one_process()
+    .proven(true)
 }
 
 fn clients_of(registry: &ToolRegistry) -> (Catalogue, Calls, RunsClient) {

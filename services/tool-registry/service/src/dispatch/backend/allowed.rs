@@ -1,14 +1,16 @@
 //! Which hosts a gRPC server may be registered on.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{net::IpAddr, path::PathBuf, sync::Arc};
 
 use core_types::Tenant;
+use grpc_kit::tls::ClientTls;
 
 /// The hosts that the operator lists, and loopback for the tenants that are the operator's own: at loopback, a caller
 /// of another tenant would reach every port of the machine.
 #[derive(Clone, Debug, Default)]
 pub struct AllowedHosts {
     listed: Arc<[String]>,
+    tls: ClientTls,
 }
 
 impl AllowedHosts {
@@ -19,7 +21,20 @@ impl AllowedHosts {
                 .iter()
                 .map(|host| host.to_ascii_lowercase())
                 .collect(),
+            tls: ClientTls::default(),
         }
+    }
+
+    /// Sets the CAs of hosts at `https` addresses, in place of those of this machine.
+    #[must_use]
+    pub fn believing(mut self, ca: PathBuf) -> Self {
+        self.tls.ca = ca;
+        self
+    }
+
+    /// Returns the TLS of connections to hosts at `https` addresses.
+    pub(super) fn tls(&self) -> &ClientTls {
+        &self.tls
     }
 
     /// Whether an entry of the settings can match anything.

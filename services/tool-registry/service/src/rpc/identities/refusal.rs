@@ -33,7 +33,7 @@ pub(super) fn not_proven(reason: NotProven) -> Status {
 /// `by` the caller.
 pub(super) fn of_change(error: NotChanged, field: &str, by: &Principal) -> Status {
     match error {
-        NotChanged::OwnProcess => bootstrap_refused(error.to_string()).into_status(),
+        NotChanged::Unproven => bootstrap_refused(error.to_string()).into_status(),
         NotChanged::Store(error) => store_failure(&error).into_status(),
         NotChanged::Taken(places) => {
             let taken = "has the name or the key of a principal that exists; give the approver another name \

@@ -17,21 +17,21 @@ use crate::{
     fixture::{Fixture, peers},
 };
 
-fn separate(fixture: &Fixture) -> (RegistrySettings, Peers) {
+fn unproven(fixture: &Fixture) -> (RegistrySettings, Peers) {
     let settings = RegistrySettings {
         data_dir: fixture.directory.path().to_owned(),
         ..RegistrySettings::default()
     };
     let mut peers = peers(&fixture.sandbox, &fixture.workflows, &fixture.agents);
-    peers.one_process = false;
+    peers.proven = false;
     (settings, peers)
 }
 
 #[tokio::test]
-async fn a_registry_in_a_process_of_its_own_makes_no_key_and_refuses_to_start_with_one() {
+async fn a_registry_whose_callers_prove_nothing_makes_no_key_and_refuses_to_start_with_one() {
     let mut fixture = Fixture::new().await;
     fixture.registry.take().unwrap().shutdown().await;
-    let (settings, peers) = separate(&fixture);
+    let (settings, peers) = unproven(&fixture);
     let build = async || {
         let (clock, ids) = (Arc::new(SystemClock), Arc::new(SystemIds));
         tool_registry::build_with(&settings, peers.clone(), clock, ids).await
@@ -49,10 +49,7 @@ async fn a_registry_in_a_process_of_its_own_makes_no_key_and_refuses_to_start_wi
         .await
         .unwrap();
     let refused = build().await.unwrap_err();
-    assert!(
-        matches!(refused, Error::KeysNeedOneProcess { .. }),
-        "{refused}"
-    );
+    assert!(matches!(refused, Error::KeysNeedProof { .. }), "{refused}");
 }
 
 #[tokio::test]
