@@ -124,7 +124,7 @@ EVENTS ?= 1000000
 # How many administrative calls are made while the process is killed AUDIT_KILLS times.
 AUDITED ?= 10000
 AUDIT_KILLS ?= 20
-# How many mutated keys, tokens and tickets prove no one.
+# How many mutated keys, tokens of logins and issuers, and tickets prove no one.
 CREDENTIALS ?= 1000000
 
 .PHONY: bars
@@ -148,7 +148,7 @@ bars: check-rust check-node check-chromium python $(CONSOLE)/node_modules/.packa
 	  $(CARGO) test --release --locked --package run-log --test it -- migration::
 	@TAVERN_TEST_RENEWALS=all $(CARGO) test --locked --package grpc-kit --test it -- renewals_under_load
 	@TAVERN_TEST_MUTATIONS=$(CREDENTIALS) \
-	  $(CARGO) test --release --locked --package tool-registry --test it -- credentials::mutated
+	  $(CARGO) test --release --locked --package tool-registry --test it -- credentials::mutated issuers::hostile::mutated
 	@$(MAKE) --no-print-directory mutate soak bench
 
 # How often each scenario of `make soak` does its thing.

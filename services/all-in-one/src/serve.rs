@@ -60,7 +60,7 @@ async fn greet(
             "",
         ),
         false => (
-            "asked for; `--key-file FILE` or TAVERN_KEY_FILE gives yours",
+            "asked for; `--key-file FILE` or TAVERN_KEY_FILE gives yours, `--token-file` a token",
             " --key-file FILE",
             " --header \"authorization: Bearer $(cat FILE)\"",
         ),

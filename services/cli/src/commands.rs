@@ -87,6 +87,17 @@ pub struct Remote {
         value_name = "FILE"
     )]
     key_file: Option<PathBuf>,
+    /// The file that holds a token of the caller's issuer (a JWT) in place of a key, closed to others. It is read anew
+    /// for each command.
+    #[arg(
+        long,
+        global = true,
+        display_order = 100,
+        env = "TAVERN_TOKEN_FILE",
+        value_name = "FILE",
+        conflicts_with = "key_file"
+    )]
+    token_file: Option<PathBuf>,
     /// Print one JSON object per line.
     #[arg(long, global = true, display_order = 100)]
     json: bool,
@@ -231,9 +242,13 @@ impl Remote {
         settings
     }
 
-    /// Returns the key of the caller; `None` without a file.
+    /// Returns the key or the token of the caller; `None` without a file.
     fn key(&self) -> anyhow::Result<Option<Key>> {
-        self.key_file.as_deref().map(Key::read).transpose()
+        match (&self.key_file, &self.token_file) {
+            (Some(file), _) => Key::read(file).map(Some),
+            (None, Some(file)) => Key::read_token(file).map(Some),
+            (None, None) => Ok(None),
+        }
     }
 
     /// Returns the way to the server for calls of the caller.
@@ -269,14 +284,21 @@ impl Remote {
                 Some(Code::Unavailable | Code::DeadlineExceeded) => error.context(format!(
                     "at {address}, which `--address` or TAVERN_ADDRESS names"
                 )),
-                Some(Code::Unauthenticated) => error.context(match &self.key_file {
-                    Some(file) => format!(
-                        "{address} does not accept the key in {}, which `--key-file` or TAVERN_KEY_FILE names",
-                        file.display()
-                    ),
-                    // The message of the server states the way to give one.
-                    None => format!("{address} asks for a key"),
-                }),
+                Some(Code::Unauthenticated) => {
+                    error.context(match (&self.key_file, &self.token_file) {
+                        (Some(file), _) => format!(
+                            "{address} does not accept the key in {}, which `--key-file` or TAVERN_KEY_FILE names",
+                            file.display()
+                        ),
+                        (None, Some(file)) => format!(
+                            "{address} does not accept the token in {}, which `--token-file` or TAVERN_TOKEN_FILE \
+                             names; the registry logs the reason",
+                            file.display()
+                        ),
+                        // The message of the server states the way to give one.
+                        (None, None) => format!("{address} asks for a key"),
+                    })
+                }
                 _ => error,
             },
         )

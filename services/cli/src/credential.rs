@@ -1,6 +1,6 @@
-//! The key that proves the caller: read from a file, and sent as the bearer token of each call.
+//! The key or the issuer token that proves the caller: read from a file, and sent as the bearer token of each call.
 //!
-//! A key stands in a file only, so that it is in no list of processes and no dump of an environment.
+//! It stands in a file only, so that it is in no list of processes and no dump of an environment.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,13 +13,13 @@ use http::HeaderValue;
 /// The longest key, in bytes, as the contract states it.
 const MAX_KEY_BYTES: usize = 512;
 
-/// The longest file of a key, in bytes: the key may stand between white space.
-const MAX_FILE_BYTES: u64 = 2 * MAX_KEY_BYTES as u64;
+/// The longest token of an issuer, in bytes, as the contract states it.
+const MAX_TOKEN_BYTES: usize = 8 << 10;
 
 /// The access of group and others in the mode of a file.
 const OF_OTHERS: u32 = 0o077;
 
-/// A key as the header in which it is sent; its `Debug` does not show it.
+/// A key or a token as the header in which it is sent; its `Debug` does not show it.
 #[derive(Clone, Debug)]
 pub struct Key(HeaderValue);
 
@@ -32,16 +32,28 @@ impl Key {
     /// # Errors
     /// A file that cannot be read or is open to others, and a text that is no key. The text is in no error.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let shown = path.display();
-        let unread = || format!("the key file {shown} cannot be read");
-        let file = File::open(path).with_context(unread)?;
-        check_closed(path, &file)?;
-        let mut bytes = Vec::new();
-        file.take(MAX_FILE_BYTES)
-            .read_to_end(&mut bytes)
-            .with_context(unread)?;
-        let text = str::from_utf8(&bytes).unwrap_or_default();
-        Self::new(text).with_context(|| format!("the key file {shown} holds no key"))
+        let text = read_file(path, "key", MAX_KEY_BYTES)?;
+        Self::new(&text).with_context(|| format!("the key file {} holds no key", path.display()))
+    }
+
+    /// Reads the token of an issuer from a file, as [`Key::read`] does.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is open to others, and a text that is no token. The text is in no error.
+    pub fn read_token(path: &Path) -> anyhow::Result<Self> {
+        let text = read_file(path, "token", MAX_TOKEN_BYTES)?;
+        let (token, shown) = (text.trim(), path.display());
+        ensure!(
+            token.len() <= MAX_TOKEN_BYTES,
+            "the token file {shown} holds no token: a token has at most {MAX_TOKEN_BYTES} bytes"
+        );
+        let parts = token.split('.').count();
+        let is_token = parts == 3 && token.bytes().all(|byte| byte.is_ascii_graphic());
+        ensure!(
+            is_token,
+            "the token file {shown} holds no token: a token is one line of three parts with dots between them"
+        );
+        Self::sent(token)
     }
 
     /// Returns a text without the white space around it as a key.
@@ -59,7 +71,11 @@ impl Key {
         if key.is_empty() || !key.bytes().all(is_shown) {
             bail!("a key is one line of letters, digits and signs");
         }
-        let mut bearer = HeaderValue::try_from(format!("Bearer {key}"))?;
+        Self::sent(key)
+    }
+
+    fn sent(text: &str) -> anyhow::Result<Self> {
+        let mut bearer = HeaderValue::try_from(format!("Bearer {text}"))?;
         bearer.set_sensitive(true);
         Ok(Self(bearer))
     }
@@ -70,16 +86,28 @@ impl Key {
     }
 }
 
-/// Checks that the file of a key at `path`, if it belongs to the user of this process, is closed to group and others.
-pub(crate) fn check_closed(path: &Path, file: &File) -> anyhow::Result<()> {
+/// Reads the text of a file of a secret, which may stand between white space.
+fn read_file(path: &Path, what: &str, longest: usize) -> anyhow::Result<String> {
+    let unread = || format!("the {what} file {} cannot be read", path.display());
+    let file = File::open(path).with_context(unread)?;
+    check_closed(path, what, &file)?;
+    let mut bytes = Vec::new();
+    file.take(2 * longest as u64)
+        .read_to_end(&mut bytes)
+        .with_context(unread)?;
+    Ok(String::from_utf8(bytes).unwrap_or_default())
+}
+
+/// Checks that the file of a secret at `path`, if it belongs to the user of this process, is closed to group and others.
+pub(crate) fn check_closed(path: &Path, what: &str, file: &File) -> anyhow::Result<()> {
     let shown = path.display();
     let metadata = file.metadata();
-    let metadata = metadata.with_context(|| format!("the key file {shown} cannot be read"))?;
+    let metadata = metadata.with_context(|| format!("the {what} file {shown} cannot be read"))?;
     let is_own = metadata.uid() == rustix::process::geteuid().as_raw();
     let access = metadata.mode() & OF_OTHERS;
     ensure!(
         !is_own || access == 0,
-        "the key file {shown} is open to others (mode {:04o}): `chmod 600 {shown}` closes it",
+        "the {what} file {shown} is open to others (mode {:04o}): `chmod 600 {shown}` closes it",
         metadata.mode() & 0o7777
     );
     Ok(())
@@ -150,6 +178,40 @@ mod tests {
                 assert!(!refused.contains(part), "{refused}");
             }
         }
+    }
+
+    #[test]
+    fn a_token_has_three_parts_and_up_to_eight_kibibytes() {
+        let read = |text: &str, mode| {
+            let file = NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), text).unwrap();
+            set_permissions(file.path(), Permissions::from_mode(mode)).unwrap();
+            let token = Key::read_token(file.path()).map_err(|error| format!("{error:#}"))?;
+            Ok::<_, String>(token.bearer().to_str().unwrap().to_owned())
+        };
+        let longest = format!("{}.b.c", "a".repeat(MAX_TOKEN_BYTES - 4));
+        for text in ["a.b.c", &longest] {
+            let token = read(&format!(" {text}\n"), 0o600);
+            assert_eq!(token, Ok(format!("Bearer {text}")));
+        }
+        let long = format!("a{longest}");
+        for text in [
+            "",
+            "secret",
+            "a.secret",
+            "a.b.c.secret",
+            "a.b.secr et",
+            &long,
+        ] {
+            let refused = read(text, 0o600).unwrap_err();
+            assert!(refused.contains("holds no token: a token "), "{refused}");
+            assert!(
+                !refused.contains("secr") && !refused.contains("aaaa"),
+                "{refused}"
+            );
+        }
+        let refused = read("a.b.c", 0o644).unwrap_err();
+        assert!(refused.starts_with("the token file "), "{refused}");
     }
 
     #[test]

@@ -12,8 +12,8 @@ static NAME: OnceLock<&str> = OnceLock::new();
 /// The options of [`crate::Remote`] that commands do not use.
 const UNUSED: [(&str, &[&str]); 3] = [
     ("play", &["json"]),
-    ("healthcheck", &["json", "key_file"]),
-    ("certs", &["address", "key_file"]),
+    ("healthcheck", &["json", "key_file", "token_file"]),
+    ("certs", &["address", "key_file", "token_file"]),
 ];
 
 /// Returns the name under which a person calls the program.

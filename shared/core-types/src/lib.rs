@@ -8,6 +8,7 @@ pub mod clock;
 pub mod depth;
 pub mod durability;
 pub mod id;
+pub mod issued_name;
 pub mod load_diagnostic;
 pub mod page;
 pub mod per_tenant;

@@ -1,21 +1,24 @@
 //! The identity that a call acts for.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::Tenant;
+use crate::issued_name::{self, IssuedNameError};
 use crate::tenant::TenantError;
 
-/// The longest name of a principal within its tenant, in bytes.
+/// The longest name of a principal with keys within its tenant, in bytes.
 pub const MAX_PRINCIPAL_BYTES: usize = 64;
 
 /// The name of callers without a key.
 const LOCAL: &str = "local";
 
 /// The identity that a call acts for: a person or a program of a tenant, by its name. As a text it is the name, and
-/// for tenants other than [`Tenant::DEFAULT`] `tenant/name`.
+/// for tenants other than [`Tenant::DEFAULT`] `tenant/name`. The name of an issued principal, whom tokens of an issuer
+/// prove, is `issuer:subject`, and no other name has a colon.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Principal(Name);
@@ -41,6 +44,9 @@ pub enum PrincipalError {
          or a digit"
     )]
     Name,
+    /// The name has a colon and is not that of an issued principal.
+    #[error(transparent)]
+    Issued(#[from] IssuedNameError),
     /// The tenant before the slash is malformed.
     #[error("before the slash: {0}")]
     Tenant(#[from] TenantError),
@@ -64,8 +70,12 @@ impl Principal {
     /// Reads the name of a principal of a tenant.
     ///
     /// # Errors
-    /// [`PrincipalError::Name`] when the name is malformed.
+    /// [`PrincipalError`] when the name is malformed.
     pub fn of(tenant: Tenant, name: &str) -> Result<Self, PrincipalError> {
+        if name.contains(':') {
+            issued_name::check(name)?;
+            return Ok(Self::known(tenant, name));
+        }
         let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
         let bytes = name.as_bytes();
         let first = bytes.first().is_some_and(|first| letter(*first));
@@ -76,6 +86,19 @@ impl Principal {
             true => Ok(Self::known(tenant, name)),
             false => Err(PrincipalError::Name),
         }
+    }
+
+    /// Returns the principal whom an issuer's tokens for a subject prove.
+    ///
+    /// # Errors
+    /// [`PrincipalError::Issued`] when the subject is empty, or its name would be too long.
+    pub fn issued(tenant: Tenant, issuer: &str, subject: &str) -> Result<Self, PrincipalError> {
+        Ok(Self::known(tenant, &issued_name::of(issuer, subject)?))
+    }
+
+    /// Returns the name of the issuer, and the subject, of an issued principal; `None` for every other one.
+    pub fn issuer_and_subject(&self) -> Option<(&str, Cow<'_, str>)> {
+        issued_name::read(self.name())
     }
 
     /// Returns the principal of a program's own work for a tenant. It has no rights where keys exist.

@@ -18,13 +18,14 @@ const PROGRAMS: [&str; 6] = [
 const TESTS: [&str; 2] = ["TAVERN_TEST_", "TAVERN_RECORD_"];
 
 /// The variables of the commands of `tavern` that connect to a server.
-const OF_COMMANDS: [&str; 6] = [
+const OF_COMMANDS: [&str; 7] = [
     "TAVERN_ADDRESS",
     "TAVERN_APPROVER_KEY",
     "TAVERN_APPROVER_KEY_FILE",
     "TAVERN_CA",
     "TAVERN_KEY_FILE",
     "TAVERN_SERVER_NAME",
+    "TAVERN_TOKEN_FILE",
 ];
 
 /// Finds variables of the family that no program reads: a misspelt limit would not be in force. The

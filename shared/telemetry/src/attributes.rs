@@ -64,3 +64,6 @@ pub const WARM_START: &str = "tavern.sandbox.warm_start";
 pub const SANDBOX_STATE: &str = "tavern.sandbox.state";
 /// The verdict on a script.
 pub const SANDBOX_VERDICT: &str = "tavern.sandbox.verdict";
+
+/// The name of an issuer of tokens, as the settings give it; empty where it is unknown.
+pub const ISSUER: &str = "tavern.issuer";

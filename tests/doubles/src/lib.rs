@@ -3,7 +3,7 @@
 //! Where a neighbour decides something, it is the real one, in process: [`TestRegistry`] starts
 //! tool-registry on a directory of its own. Only its tools are played ([`PlayedTools`]), in place
 //! of the sandbox. Where the neighbour decides nothing, a double is enough; `tests/it` checks that
-//! it answers like the real service.
+//! it answers like the real service. The issuer of tokens is a program in Python.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod identities;
@@ -20,4 +20,5 @@ pub use passing::{Passing, Way};
 pub use registry::TestRegistry;
 pub use registry_double::RegistryDouble;
 pub use sandbox::{Mode, UnconfinedSandbox};
+pub use testkit::TestIssuer;
 pub use tools::{Behaviour, PlayedTools};

@@ -7,6 +7,7 @@
 mod access;
 mod certificates;
 mod http;
+mod issuer;
 mod process;
 mod python;
 mod run;
@@ -17,6 +18,7 @@ mod wait;
 pub use access::{Decision, decision, differences};
 pub use certificates::Certificates;
 pub use http::exchange;
+pub use issuer::TestIssuer;
 pub use process::{Process, binary, repository};
 pub use python::{PythonServer, python, python_program};
 pub use run::{Followed, collect, invoke, until};

@@ -23,7 +23,7 @@ const START: &str = "the service reads the rows of all tenants when it starts";
 /// The reason of texts to which a condition is added.
 const CONDITION: &str = "the text that is added to it names the tenant";
 
-const EXCEPTIONS: [Exception; 29] = [
+const EXCEPTIONS: [Exception; 31] = [
     (
         "shared/run-log/src/sqlite.rs",
         "SELECT coalesce(max(key), 0) + 1 FROM runs",
@@ -153,6 +153,16 @@ const EXCEPTIONS: [Exception; 29] = [
     (
         "services/tool-registry/service/src/store/identities.rs",
         "SELECT account_json FROM principal ORDER BY tenant",
+        START,
+    ),
+    (
+        "services/tool-registry/service/src/store/identities.rs",
+        "SELECT token_json FROM issued_principal",
+        START,
+    ),
+    (
+        "services/tool-registry/service/src/store/identities.rs",
+        "SELECT tenant, name, since FROM blocked_principal",
         START,
     ),
     (

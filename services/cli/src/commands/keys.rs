@@ -14,10 +14,12 @@ use contracts::access::Role;
 use contracts::tavern::access::v1::Permission;
 use contracts::tavern::registry::v1::identity_service_client::IdentityServiceClient;
 use contracts::tavern::registry::v1::{
-    Caller, CreateKeyRequest, GetCallerRequest, Key, ListPrincipalsRequest, Principal,
-    PutPrincipalRequest, RevokeKeysRequest, RotateKeyRequest,
+    BlockPrincipalRequest, Caller, CreateKeyRequest, GetCallerRequest, IssuedPrincipal, Key,
+    ListPrincipalsRequest, Principal, PutPrincipalRequest, RevokeKeysRequest, RotateKeyRequest,
+    UnblockPrincipalRequest,
 };
 use grpc_kit::Outbound;
+use prost_types::Timestamp;
 
 use super::{Remote, json, list, print, print_fields, print_table, refusal};
 use crate::program;
@@ -65,6 +67,22 @@ pub enum Command {
         /// Also revoke the last key of the last administrator.
         #[arg(long)]
         really: bool,
+        /// The tenant of the principal.
+        #[command(flatten)]
+        within: Within,
+    },
+    /// Block an issued principal, as `company:ada`: no token proves it, and its runs may do nothing.
+    Block {
+        /// The name of the principal.
+        name: String,
+        /// The tenant of the principal.
+        #[command(flatten)]
+        within: Within,
+    },
+    /// End the block of an issued principal.
+    Unblock {
+        /// The name of the principal.
+        name: String,
         /// The tenant of the principal.
         #[command(flatten)]
         within: Within,
@@ -208,6 +226,24 @@ impl Command {
                 let revoked = identities.revoke_keys(request).await;
                 let revoked = revoked.map_err(|status| refusal(&status))?.into_inner();
                 print_keys(&revoked.keys, remote.json)?;
+            }
+            Self::Block { name, within } => {
+                let request = BlockPrincipalRequest {
+                    principal: name,
+                    tenant: within.tenant,
+                };
+                let blocked = identities.block_principal(request).await;
+                let blocked = blocked.map_err(|status| refusal(&status))?.into_inner();
+                show(&blocked.principal.unwrap_or_default(), remote.json)?;
+            }
+            Self::Unblock { name, within } => {
+                let request = UnblockPrincipalRequest {
+                    principal: name,
+                    tenant: within.tenant,
+                };
+                let unblocked = identities.unblock_principal(request).await;
+                let unblocked = unblocked.map_err(|status| refusal(&status))?.into_inner();
+                show(&unblocked.principal.unwrap_or_default(), remote.json)?;
             }
             Self::ImportApprovers { file, within } => {
                 let mut request = approvers::read(&file)?;
@@ -428,7 +464,8 @@ async fn list(identities: &mut Identities, tenant: &str, as_json: bool) -> anyho
 const HEAD: [&str; 4] = ["PRINCIPAL", "ROLES", "GROUPS", "KEYS"];
 
 fn row(principal: &Principal) -> [String; 4] {
-    let keys: Vec<_> = principal.keys.iter().map(key_in_words).collect();
+    let mut keys: Vec<_> = principal.keys.iter().map(key_in_words).collect();
+    keys.extend(principal.issued.as_ref().map(tokens_in_words));
     [
         principal.name.clone(),
         principal.roles.join(", "),
@@ -459,6 +496,15 @@ fn print_keys(keys: &[Key], as_json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Returns the end of the last token of an issued principal, or its block.
+fn tokens_in_words(issued: &IssuedPrincipal) -> String {
+    match (&issued.block_time, &issued.expire_time) {
+        (Some(blocked), _) => format!("blocked {blocked}"),
+        (None, Some(expires)) => format!("tokens until {expires}"),
+        (None, None) => "no token".to_owned(),
+    }
+}
+
 /// Returns the id of a key, its end and its scopes.
 fn key_in_words(key: &Key) -> String {
     let end = match (&key.revoke_time, &key.expire_time) {
@@ -483,6 +529,8 @@ fn show(principal: &Principal, as_json: bool) -> anyhow::Result<()> {
     };
     let keys: Vec<_> = principal.keys.iter().map(key_in_words).collect();
     let created = principal.create_time.as_ref().map(ToString::to_string);
+    let issued = principal.issued.clone().unwrap_or_default();
+    let time = |time: &Option<Timestamp>| time.as_ref().map_or(String::new(), ToString::to_string);
     print_fields(&[
         ("principal", principal.name.clone()),
         ("tenant", principal.tenant.clone()),
@@ -495,6 +543,10 @@ fn show(principal: &Principal, as_json: bool) -> anyhow::Result<()> {
         ("tools", allowed),
         ("denied tools", principal.denied_tools.join(", ")),
         ("keys", keys.join("\n")),
+        ("issuer", issued.issuer.clone()),
+        ("subject", issued.subject.clone()),
+        ("last token", time(&issued.expire_time)),
+        ("blocked", time(&issued.block_time)),
         ("created", created.unwrap_or_default()),
     ]);
     Ok(())
@@ -520,6 +572,8 @@ fn show_caller(caller: &Caller, as_json: bool) -> anyhow::Result<()> {
         ("permissions", caller.permissions.join(", ")),
         ("for the installation", caller.system_permissions.join(", ")),
         ("groups", caller.groups.join(", ")),
+        ("issuer", caller.issuer.clone()),
+        ("subject", caller.subject.clone()),
         ("key", caller.key_id.clone()),
         ("expires", expires.unwrap_or_default()),
         ("note", note),

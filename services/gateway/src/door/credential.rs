@@ -7,8 +7,14 @@ use http::{HeaderMap, HeaderValue, header};
 use sha2::{Digest, Sha256};
 use tonic::Status;
 
-/// The longest credential that is looked at, in bytes.
-pub(crate) const MAX_CREDENTIAL: usize = 512;
+/// The longest credential that is looked at, in bytes: a token of an issuer.
+pub(crate) const MAX_CREDENTIAL: usize = 8 << 10;
+
+/// The longest one that is no token of an issuer.
+const MAX_OTHER: usize = 1 << 10;
+
+/// The beginning of the tokens of issuers: a JSON object in base64.
+const ISSUER_TOKEN: &str = "eyJ";
 
 /// The beginning of a ticket, which proves its caller once.
 pub(crate) const TICKET: &str = "tvt_";
@@ -72,9 +78,12 @@ pub(crate) fn is_in(address: &str) -> bool {
     let of_text = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     let mut before = None;
     for (place, byte) in bytes.iter().enumerate() {
-        let begins = *byte == b't' && !before.is_some_and(of_text);
+        let begins = !before.is_some_and(of_text);
         before = Some(*byte);
         let rest = &bytes[place..];
+        if begins && is_issuer_token(rest) {
+            return true;
+        }
         if begins && let Some(beginning) = LASTING.iter().find(|known| rest.starts_with(known)) {
             let secret = rest[beginning.len()..].iter();
             if secret.take_while(|byte| of_text(**byte)).count() >= MIN_SECRET {
@@ -85,6 +94,15 @@ pub(crate) fn is_in(address: &str) -> bool {
     false
 }
 
+/// Whether a text begins with a token of an issuer: a header and claims, both of them JSON in base64.
+fn is_issuer_token(text: &[u8]) -> bool {
+    let header = text.split(|byte| *byte == b'.').next().unwrap_or_default();
+    let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-".contains(byte);
+    let is_header = header.starts_with(ISSUER_TOKEN.as_bytes()) && header.iter().all(is_base64);
+    let claims = text.get(header.len() + 1..).unwrap_or_default();
+    is_header && claims.starts_with(ISSUER_TOKEN.as_bytes())
+}
+
 fn bearer(value: &HeaderValue) -> Option<&str> {
     // The length comes first: nothing reads a header of any length.
     if value.len() > SCHEME.len() + 1 + MAX_CREDENTIAL {
@@ -92,7 +110,8 @@ fn bearer(value: &HeaderValue) -> Option<&str> {
     }
     let (scheme, credential) = value.to_str().ok()?.split_once(' ')?;
     let credential = credential.trim_matches(' ');
-    scheme.eq_ignore_ascii_case(SCHEME).then_some(credential)
+    let is_looked_at = credential.len() <= MAX_OTHER || credential.starts_with(ISSUER_TOKEN);
+    (is_looked_at && scheme.eq_ignore_ascii_case(SCHEME)).then_some(credential)
 }
 
 #[cfg(test)]
@@ -109,8 +128,10 @@ mod tests {
 
     #[test]
     fn a_credential_is_the_one_bearer() {
-        let long = format!("Bearer {}", "a".repeat(MAX_CREDENTIAL + 1));
-        let longest = format!("Bearer {}", "a".repeat(MAX_CREDENTIAL));
+        let long = format!("Bearer {}", "a".repeat(MAX_OTHER + 1));
+        let longest = format!("Bearer {}", "a".repeat(MAX_OTHER));
+        let token = format!("Bearer eyJ{}", "a".repeat(MAX_CREDENTIAL - 3));
+        let long_token = format!("{token}a");
         for (value, credential) in [
             ("Bearer abc", "abc"),
             ("bearer abc", "abc"),
@@ -121,6 +142,8 @@ mod tests {
             ("abc", ""),
             (&long, ""),
             (&longest, &longest["Bearer ".len()..]),
+            (&token, &token["Bearer ".len()..]),
+            (&long_token, ""),
         ] {
             assert_eq!(of(&headers(&[value])).unwrap(), credential, "{value}");
         }
@@ -138,6 +161,8 @@ mod tests {
             "/a?x=%74vk%5Fab12_0123456789",
             "/a?x=Bearer%20tvk_ab12_0123456789",
             "/a?x=Bearer+tvk_ab12_0123456789",
+            "/a?access_token=eyJhbGciOiJFZERTQSJ9.eyJpc3MiOiJhIn0.c2ln",
+            "/eyJhbGciOiJFZERTQSJ9.eyJpc3MiOiJhIn0.",
         ] {
             assert!(is_in(address), "{address}");
         }
@@ -145,6 +170,9 @@ mod tests {
             "/",
             "/v1/runs/turn_1/events?ticket=tvt_0123456789abcdef",
             "/a?message=AAtvk_ab12_0123456789",
+            "/a?message=AAeyJhbGciOiJFZERTQSJ9.eyJpc3MiOiJhIn0.c2ln",
+            "/a?cursor=eyJhbGciOiJFZERTQSJ9",
+            "/eyJ/a.eyJ",
             "/a?prefix=tvk_",
             "/a?x=%",
             "/a?x=%7",

@@ -14,8 +14,8 @@ const REGISTRY: &str = "tool-registry";
 
 /// Refuses a call without a valid credential: the same for each kind of bad one.
 pub(super) fn unauthenticated() -> Status {
-    let message = "the call has no valid key; send one as `authorization: Bearer KEY`, with the command line \
-        by --key-file or TAVERN_KEY_FILE; an administrator makes one with `tavern keys create`";
+    let message = "the call has no valid key or token; send one as `authorization: Bearer KEY`, with the command line \
+        by --key-file or TAVERN_KEY_FILE, or by --token-file; an administrator makes a key with `tavern keys create`";
     Failure::new(Code::Unauthenticated, ErrorReason::Unauthenticated, message).into_status()
 }
 

@@ -32,7 +32,7 @@ pub(super) struct Caller {
 pub(super) enum Subject {
     /// No key exists.
     Open,
-    /// A key of a principal.
+    /// A key of a principal, or a token of an issuer, for which an id stands too.
     Key {
         principal: Principal,
         key_id: Arc<str>,

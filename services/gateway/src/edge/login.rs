@@ -21,7 +21,10 @@ use super::method::content_type;
 use super::public::PublicAddress;
 use crate::door::{ClientDoor, credential};
 
-/// The largest request: a key and the JSON around it.
+/// The largest request of a login: a token of an issuer and the JSON around it.
+const MAX_LOGIN: usize = 12 << 10;
+
+/// The largest other request.
 const MAX_REQUEST: usize = 4 << 10;
 
 /// The body of a login.
@@ -39,7 +42,7 @@ pub(super) async fn login(
     Extension(address): Extension<PublicAddress>,
     request: Request,
 ) -> Response {
-    let bytes = match read(&page, request).await {
+    let bytes = match read(&page, request, MAX_LOGIN).await {
         Ok(bytes) => bytes,
         Err(refusal) => return refusal,
     };
@@ -61,7 +64,7 @@ pub(super) async fn logout(
     Extension(address): Extension<PublicAddress>,
     request: Request,
 ) -> Response {
-    match read(&page, request).await {
+    match read(&page, request, MAX_REQUEST).await {
         Ok(_) => no_content(cookie("", 0, &address)),
         Err(refusal) => refusal,
     }
@@ -97,11 +100,15 @@ pub(super) async fn ticket(
 }
 
 /// Reads the body of a request that is not refused by its head.
-async fn read(page: &Page, request: Request) -> Result<axum::body::Bytes, Response> {
+async fn read(
+    page: &Page,
+    request: Request,
+    largest: usize,
+) -> Result<axum::body::Bytes, Response> {
     if let Some(refusal) = refusal(page, request.headers()) {
         return Err(refusal);
     }
-    let bytes = body::read(request.into_body(), MAX_REQUEST).await;
+    let bytes = body::read(request.into_body(), largest).await;
     bytes.map_err(|status| http_error(&status))
 }
 

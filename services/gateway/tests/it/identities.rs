@@ -252,6 +252,20 @@ impl IdentityService for IdentityDouble {
         Ok(Response::new(proto::PutPrincipalResponse::default()))
     }
 
+    async fn block_principal(
+        &self,
+        _: Request<proto::BlockPrincipalRequest>,
+    ) -> Result<Response<proto::BlockPrincipalResponse>, Status> {
+        Ok(Response::new(proto::BlockPrincipalResponse::default()))
+    }
+
+    async fn unblock_principal(
+        &self,
+        _: Request<proto::UnblockPrincipalRequest>,
+    ) -> Result<Response<proto::UnblockPrincipalResponse>, Status> {
+        Ok(Response::new(proto::UnblockPrincipalResponse::default()))
+    }
+
     async fn list_principals(
         &self,
         _: Request<proto::ListPrincipalsRequest>,

@@ -1,6 +1,6 @@
 //! The first key of an installation that is not running.
 
-use std::{io, path::Path, sync::Arc};
+use std::{io, path::Path, sync::Arc, time::Duration};
 
 use contracts::tavern::registry::v1::{BootstrapRequest, BootstrapResponse};
 use core_types::{Clock, IdSource, SystemClock, SystemIds};
@@ -8,7 +8,11 @@ use sql_store::{DataDir, SqliteDatabase};
 use tonic::Status;
 use tool_domain::identity::accounts::Regain;
 
-use crate::{Error, RegistrySettings, identities::Identities, rpc, service};
+use crate::{
+    Error, RegistrySettings,
+    identities::{Identities, Issuers},
+    rpc, service,
+};
 
 /// The reason for which there is no first key.
 #[derive(Debug, thiserror::Error)]
@@ -53,7 +57,9 @@ async fn at_rest(
 ) -> Result<BootstrapResponse, BootstrapError> {
     let data = DataDir::open(data_dir).map_err(Error::from)?;
     let database = service::open_database(&data).await?;
-    let identities = Identities::load(database.clone(), Arc::new(SystemClock), true).await;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let issuers = Issuers::new(Vec::new(), Duration::ZERO, &clock);
+    let identities = Identities::load(database.clone(), issuers, clock, true).await;
     let identities = identities.map_err(Error::Identities)?;
     let settings = RegistrySettings::default();
     let parts: (_, Arc<dyn Clock>, Arc<dyn IdSource>) =

@@ -15,9 +15,9 @@ pub enum Error {
     /// Principals and keys cannot be read.
     #[error("the principals and their keys cannot be read")]
     Identities(#[source] crate::store::StoreError),
-    /// Keys exist, and the services that call do not prove themselves.
+    /// Keys or issuers exist, and the services that call do not prove themselves.
     #[error(
-        "the data directory {path} has keys, and the services that call this one do not prove themselves: set \
+        "the data directory {path} has keys, or the settings have issuers, and the services that call this one do not prove themselves: set \
          server.tls.cert, key and peer_ca to files of `tavern certs` at each service, or start `tavern serve` with the \
          directory"
     )]

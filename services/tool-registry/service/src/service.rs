@@ -35,7 +35,7 @@ use crate::{
         script::Scripts,
     },
     error::Error,
-    identities::Identities,
+    identities::{Identities, Issuers},
     ledger::Ledger,
     peers::Peers,
     plugins::{self, PluginInfo, Plugins, Skipped},
@@ -44,7 +44,7 @@ use crate::{
         agents::Agents,
         calls::{Calls, handles},
         invocation::Invocations,
-        retention,
+        key_sources, retention,
         tenant_data::RegistryData,
         tenant_exchange::TenantExchange,
     },
@@ -111,7 +111,9 @@ pub async fn build_with(
 ) -> Result<ToolRegistry, Error> {
     let data = DataDir::open(&settings.data_dir)?;
     let database = open_database(&data).await?;
-    let identities = load_identities(&database, &clock, (&data, peers.proven)).await?;
+    let issuers = issuers_of(settings, &clock);
+    let loaded = load_identities(&database, issuers, &clock, (&data, peers.proven));
+    let identities = loaded.await?;
     let parts = (database.clone(), Arc::clone(&clock), Arc::clone(&ids));
     let audit = open_audit(&data, settings, identities.clone(), parts.clone()).await?;
     let approvals = load_approvals(settings, identities.clone(), parts)?;
@@ -261,8 +263,9 @@ impl ToolRegistry {
     }
 
     /// Begins the work that lasts as long as the registry: the exchange of tenants and that of the audit, which it
-    /// returns, and retention.
+    /// returns, the reading of issuers' keys, and retention.
     async fn begin_endless_work(&self) -> [AbortHandle; 2] {
+        self.identities.begin_reading_keys();
         let (identities, services) = (self.identities.clone(), self.tenant_services.clone());
         let exchange = TenantExchange::new(identities, services);
         let exchange = exchange.begin().await.abort_handle();
@@ -342,13 +345,24 @@ fn report(approvals: &Approvals, catalogue: &Catalogue, file: &Path) {
     }
 }
 
-/// Loads principals and keys. With a key, the service works only in one process with the others.
+/// Returns the issuers of the settings with the places of their keys.
+fn issuers_of(settings: &RegistrySettings, clock: &Arc<dyn Clock>) -> Issuers {
+    let issuers = settings.issuers.iter().map(|issuer| {
+        let source = key_sources::source_of(&issuer.keys, &issuer.ca_file);
+        (issuer.as_domain(), source)
+    });
+    Issuers::new(issuers.collect(), settings.token_rights, clock)
+}
+
+/// Loads principals and keys. With a key or an issuer, the service works only in one process with the others.
 async fn load_identities(
     database: &SqliteDatabase,
+    issuers: Issuers,
     clock: &Arc<dyn Clock>,
     (data, proven): (&DataDir, bool),
 ) -> Result<Identities, Error> {
-    let identities = Identities::load(database.clone(), Arc::clone(clock), proven).await;
+    let identities = Identities::load(database.clone(), issuers, Arc::clone(clock), proven);
+    let identities = identities.await;
     let identities = identities.map_err(Error::Identities)?;
     match identities.is_open() || proven {
         true => Ok(identities),

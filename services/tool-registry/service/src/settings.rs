@@ -1,5 +1,7 @@
 //! Settings of the tool registry.
 
+mod issuers;
+
 use std::{path::PathBuf, time::Duration};
 
 use grpc_kit::{ClientSettings, ServerSettings, ServiceName};
@@ -8,6 +10,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use settings::Problems;
 use telemetry::TelemetrySettings;
+
+pub use issuers::{IssuerSettings, RuleSettings};
 
 use crate::{
     audit::AuditSettings, dispatch::backend::AllowedHosts, runner::calls::CallLimits,
@@ -50,6 +54,12 @@ pub struct RegistrySettings {
     /// The file with the rules for approvals and the people who decide; empty for none: then calls of
     /// destructive tools are refused. Default: none.
     pub approvals_file: PathBuf,
+    /// Issuers whose tokens prove principals. With one, no caller is `local` with every permission. Default: none.
+    pub issuers: Vec<IssuerSettings>,
+    /// The time after the end of its last token for which the roles of a principal count for its runs and schedules.
+    /// Default: 1d.
+    #[serde(with = "settings::DurationText")]
+    pub token_rights: Duration,
     /// The timeout of a tool that has none of its own. Default: 60s.
     #[serde(with = "settings::DurationText")]
     pub tool_timeout: Duration,
@@ -80,6 +90,8 @@ impl Default for RegistrySettings {
             backend_ca: PathBuf::new(),
             workspace: WorkspaceLimits::default(),
             approvals_file: PathBuf::new(),
+            issuers: Vec::new(),
+            token_rights: LONGEST,
             tool_timeout: Duration::from_secs(60),
             max_calls: 1_024,
             drain_calls: Duration::from_secs(5),
@@ -144,6 +156,10 @@ impl settings::Settings for RegistrySettings {
                 "write each entry as host or host:port",
             );
         }
+        if self.token_rights > 30 * LONGEST {
+            problems.add("token_rights", "is out of range", "give a time up to 30d");
+        }
+        issuers::check(&self.issuers, problems);
         self.check_workspace(problems);
     }
 }

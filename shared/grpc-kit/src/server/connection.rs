@@ -57,8 +57,8 @@ const MAX_STREAMS: usize = 192;
 /// The number of PING, SETTINGS and other control frames that a connection may send beyond one per second and a
 /// few per message; then it is closed.
 const MAX_CONTROL_FRAMES: u32 = 256;
-/// The largest list of headers of a request, in bytes.
-const MAX_HEADER_BYTES: u32 = 8 << 10;
+/// The largest list of headers of a request, in bytes: an issuer token of 8 KiB and all others.
+const MAX_HEADER_BYTES: u32 = 16 << 10;
 
 /// Bytes that a connection must send in time: as many as the preface of HTTP/2 has, and fewer
 /// than any HTTP/1.1 request.

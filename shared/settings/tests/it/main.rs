@@ -358,6 +358,7 @@ fn the_variables_of_other_programs_and_platforms_are_none_of_ours() {
         "TAVERN_APPROVER_KEY",
         "TAVERN_APPROVER_KEY_FILE",
         "TAVERN_KEY_FILE",
+        "TAVERN_TOKEN_FILE",
         "TAVERN_TEST_PYTHON",
         "TAVERN_GATEWAY_SERVICE_HOST",
         "TAVERN_GATEWAY_SERVICE_PORT_GRPC",

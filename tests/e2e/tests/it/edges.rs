@@ -1,5 +1,6 @@
 //! Clients that speak no gRPC and share no code with Tavern.
 
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::ensure;
@@ -66,10 +67,15 @@ async fn foreign_clients_send_a_key() -> anyhow::Result<()> {
 }
 
 /// Runs a client, which fails without the key of the stack and has everything with it.
-async fn play_with_a_key(stack: &Stack, mut client: Command) -> anyhow::Result<()> {
+async fn play_with_a_key(stack: &Stack, client: Command) -> anyhow::Result<()> {
+    play_with_a_file(&stack.key_file(), client).await
+}
+
+/// Runs a client, which fails without the credential of a file and has everything with it.
+pub(crate) async fn play_with_a_file(file: &Path, mut client: Command) -> anyhow::Result<()> {
     client.env("TAVERN_TEST_CUTS", "3");
     let without = client_without_a_key(&client);
-    client.env("TAVERN_KEY_FILE", stack.key_file());
+    client.env("TAVERN_KEY_FILE", file);
     let (without, with) = tokio::join!(run(without), run(client));
     ensure!(without.is_err(), "a client without a key is served");
     with.map(drop)

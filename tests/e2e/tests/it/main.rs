@@ -31,6 +31,7 @@ mod forms;
 mod forward;
 mod grants;
 mod inventories;
+mod issuers;
 mod kills;
 mod ledger;
 mod left_files;

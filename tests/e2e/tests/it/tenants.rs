@@ -193,6 +193,14 @@ async fn only_operators_of_the_installation_make_tenants_and_name_another() -> a
                 json!({"tenant": "system"}),
             ),
             (
+                "IdentityService/BlockPrincipal",
+                json!({"principal": "company:x", "tenant": "system"}),
+            ),
+            (
+                "IdentityService/UnblockPrincipal",
+                json!({"principal": "company:x", "tenant": "system"}),
+            ),
+            (
                 "IdentityService/PutPrincipal",
                 json!({"principal": {"name": "x", "systemRoles": ["admin"]}, "setSystemRoles": true}),
             ),

@@ -171,7 +171,7 @@ pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
 pub(super) fn read_key(path: &Path) -> anyhow::Result<KeyPair> {
     let shown = path.display();
     let file = File::open(path).with_context(|| format!("the key file {shown} cannot be read"))?;
-    credential::check_closed(path, &file)?;
+    credential::check_closed(path, "key", &file)?;
     let text = read(path).with_context(|| format!("the key file {shown} cannot be read"))?;
     // The cause may quote the text.
     let key = str::from_utf8(&text)

@@ -205,6 +205,7 @@ impl Identities {
         self.tenants().remove_amounts(tenant).await?;
         let _changing = self.inner.changing.lock().await;
         self.inner.store.remove_of(tenant).await?;
+        self.forget_issued(tenant);
         let others = Accounts::clone(&self.accounts()).without(tenant);
         self.put_in_force(others).await;
         Ok(())

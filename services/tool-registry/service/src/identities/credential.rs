@@ -61,23 +61,23 @@ pub(crate) fn read_key(text: &str) -> Option<(&str, &str)> {
     is_key.then_some((id, secret))
 }
 
-/// Makes the token that stands for a key until a time, in whole seconds.
-pub(crate) fn seal(sealing_key: &SealingKey, key_id: &str, expires: Timestamp) -> String {
+/// Makes the token that stands for a prover until a time, in whole seconds. The text of the prover has no `_`.
+pub(crate) fn seal(sealing_key: &SealingKey, prover: &str, expires: Timestamp) -> String {
     let (seconds, _) = expires.seconds_and_nanos();
-    let unsealed = format!("{TOKEN}{key_id}_{seconds}");
+    let unsealed = format!("{TOKEN}{prover}_{seconds}");
     let seal = seal_of(sealing_key, &unsealed);
     format!("{unsealed}_{seal}")
 }
 
-/// Reads a token that [`seal`] made: the id of the key, and the time until which it stands for it.
+/// Reads a token that [`seal`] made: the prover, and the time until which it stands for it.
 pub(crate) fn unseal<'a>(sealing_key: &SealingKey, text: &'a str) -> Option<(&'a str, Timestamp)> {
     let (unsealed, written) = text.rsplit_once('_')?;
-    let (key_id, seconds) = unsealed.strip_prefix(TOKEN)?.split_once('_')?;
+    let (prover, seconds) = unsealed.strip_prefix(TOKEN)?.split_once('_')?;
     if !is_equal(written, &seal_of(sealing_key, unsealed)) {
         return None;
     }
     let expires = Timestamp::from_seconds_and_nanos(seconds.parse().ok()?, 0)?;
-    Some((key_id, expires))
+    Some((prover, expires))
 }
 
 /// Returns the SHA-256 of a text in lower-case hexadecimal digits.

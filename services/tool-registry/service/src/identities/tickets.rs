@@ -9,19 +9,13 @@ use std::{
 use core_types::{Tenant, Timestamp};
 
 use super::credential;
+use super::proof::Proof;
 
 /// The life of a ticket.
 pub(crate) const LIFE: Duration = Duration::from_secs(30);
 
-/// The most open tickets: of one key, of one tenant, and of all, which are in memory.
+/// The most open tickets: of one prover, of one tenant, and of all, which are in memory.
 const MAX_OPEN: [usize; 3] = [64, 8_192, 65_536];
-
-/// The key for which a credential stands, and the time until which it does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Proof {
-    pub(crate) key_id: String,
-    pub(crate) expires: Timestamp,
-}
 
 /// A ticket that is open.
 #[derive(Debug)]
@@ -34,7 +28,7 @@ struct OpenTicket {
 /// Open tickets.
 #[derive(Debug)]
 pub(crate) struct Tickets {
-    /// The most that are open: of one key, of one tenant, and of all.
+    /// The most that are open: of one prover, of one tenant, and of all.
     bounds: [usize; 3],
     /// By the digest of the ticket, so that the time of a look-up shows nothing of one. Locked for a pass over
     /// as many entries as there may be at the longest, and never across an await.
@@ -55,7 +49,7 @@ impl Tickets {
         }
     }
 
-    /// Opens a ticket for a key of a tenant and returns it with the time at which it expires. Fails
+    /// Opens a ticket for a prover of a tenant and returns it with the time at which it expires. Fails
     /// with the number of tickets that are open where there may be no more.
     pub(crate) fn open(
         &self,
@@ -65,12 +59,12 @@ impl Tickets {
     ) -> Result<(String, Timestamp), usize> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|_, ticket| now < ticket.expires);
-        let (mut of_key, mut of_tenant) = (0, 0);
+        let (mut of_prover, mut of_tenant) = (0, 0);
         for other in open.values().filter(|other| other.tenant == tenant) {
             of_tenant += 1;
-            of_key += usize::from(other.proof.key_id == proof.key_id);
+            of_prover += usize::from(other.proof.by == proof.by);
         }
-        let counts = [of_key, of_tenant, open.len()];
+        let counts = [of_prover, of_tenant, open.len()];
         if let Some((_, maximum)) = counts
             .into_iter()
             .zip(self.bounds)
@@ -99,13 +93,14 @@ impl Tickets {
 
 #[cfg(test)]
 mod tests {
+    use super::super::proof::Prover;
     use super::*;
 
     const SYSTEM: Option<Tenant> = Some(Tenant::SYSTEM);
 
     fn proof(key_id: String) -> Proof {
         Proof {
-            key_id,
+            by: Prover::Key(key_id),
             expires: Timestamp::from_unix_nanos(i64::MAX),
         }
     }

@@ -1,8 +1,10 @@
 //! Resolving credentials, and changing principals and keys.
 //!
+//! - `issued`: issued principals, and lists of all.
 //! - `read`: requests as values, every violation at once.
 //! - `refusal`: refused changes as statuses.
 
+mod issued;
 mod read;
 mod refusal;
 
@@ -12,13 +14,15 @@ use contracts::{
     access::Role,
     tavern::access::v1::Permission,
     tavern::registry::v1::{
-        BootstrapRequest, BootstrapResponse, Caller, CreateKeyRequest, CreateKeyResponse,
-        GetCallerRequest, GetCallerResponse, ImportApproversRequest, ImportApproversResponse,
-        IssueTicketRequest, IssueTicketResponse, Key, ListPrincipalsRequest,
-        ListPrincipalsResponse, LoginRequest, LoginResponse, Principal, PutPrincipalRequest,
-        PutPrincipalResponse, ResolveCredentialRequest, ResolveCredentialResponse,
-        ResolvePrincipalRequest, ResolvePrincipalResponse, RevokeKeysRequest, RevokeKeysResponse,
-        RotateKeyRequest, RotateKeyResponse, identity_service_server::IdentityService,
+        BlockPrincipalRequest, BlockPrincipalResponse, BootstrapRequest, BootstrapResponse, Caller,
+        CreateKeyRequest, CreateKeyResponse, GetCallerRequest, GetCallerResponse,
+        ImportApproversRequest, ImportApproversResponse, IssueTicketRequest, IssueTicketResponse,
+        Key, ListPrincipalsRequest, ListPrincipalsResponse, LoginRequest, LoginResponse, Principal,
+        PutPrincipalRequest, PutPrincipalResponse, ResolveCredentialRequest,
+        ResolveCredentialResponse, ResolvePrincipalRequest, ResolvePrincipalResponse,
+        RevokeKeysRequest, RevokeKeysResponse, RotateKeyRequest, RotateKeyResponse,
+        UnblockPrincipalRequest, UnblockPrincipalResponse,
+        identity_service_server::IdentityService,
     },
 };
 use core_types::Tenant;
@@ -110,7 +114,7 @@ impl IdentityService for IdentityRpc {
         &self,
         request: Request<ResolveCredentialRequest>,
     ) -> Answer<ResolveCredentialResponse> {
-        let caller = self.identities.resolve(&request.get_ref().credential);
+        let caller = self.identities.resolve(&request.get_ref().credential).await;
         let caller = caller.map_err(not_proven)?;
         Ok(Response::new(ResolveCredentialResponse {
             caller: Some(caller_to_proto(&self.identities, &caller)),
@@ -134,7 +138,7 @@ impl IdentityService for IdentityRpc {
     }
 
     async fn login(&self, request: Request<LoginRequest>) -> Answer<LoginResponse> {
-        let login = self.identities.login(&request.get_ref().key);
+        let login = self.identities.login(&request.get_ref().key).await;
         let (token, caller) = login.map_err(not_proven)?;
         Ok(Response::new(LoginResponse {
             token,
@@ -147,6 +151,7 @@ impl IdentityService for IdentityRpc {
         request: Request<IssueTicketRequest>,
     ) -> Answer<IssueTicketResponse> {
         let issued = self.identities.issue_ticket(&request.get_ref().credential);
+        let issued = issued.await;
         let (ticket, expires) = issued.map_err(|reason| match reason {
             NoTicket::NotProven(reason) => not_proven(reason),
             NoTicket::TooMany { maximum } => {
@@ -270,6 +275,46 @@ impl IdentityService for IdentityRpc {
         }))
     }
 
+    async fn block_principal(
+        &self,
+        request: Request<BlockPrincipalRequest>,
+    ) -> Answer<BlockPrincipalResponse> {
+        let context = CallContext::of(&request);
+        let (identities, request) = (self.identities.clone(), request.into_inner());
+        let tenant = self.within(&context, &request.tenant)?;
+        let name = read::issued(&request.principal, tenant)?;
+        let by = context.principal().clone();
+        let blocked = to_its_end(async move {
+            let blocked = identities.block(&name).await;
+            blocked.map_err(|error| refusal::of_change(error, "principal", &by))
+        });
+        let (blocked, by) = (blocked.await?, context.principal());
+        tracing::info!(principal = %blocked.name, %by, "an issued principal is blocked");
+        Ok(Response::new(BlockPrincipalResponse {
+            principal: Some(issued::to_proto(&self.identities, blocked)),
+        }))
+    }
+
+    async fn unblock_principal(
+        &self,
+        request: Request<UnblockPrincipalRequest>,
+    ) -> Answer<UnblockPrincipalResponse> {
+        let context = CallContext::of(&request);
+        let (identities, request) = (self.identities.clone(), request.into_inner());
+        let tenant = self.within(&context, &request.tenant)?;
+        let name = read::issued(&request.principal, tenant)?;
+        let by = context.principal().clone();
+        let unblocked = to_its_end(async move {
+            let unblocked = identities.unblock(&name).await;
+            unblocked.map_err(|error| refusal::of_change(error, "principal", &by))
+        });
+        let (unblocked, by) = (unblocked.await?, context.principal());
+        tracing::info!(principal = %unblocked.name, %by, "the block of an issued principal ends");
+        Ok(Response::new(UnblockPrincipalResponse {
+            principal: Some(issued::to_proto(&self.identities, unblocked)),
+        }))
+    }
+
     async fn list_principals(
         &self,
         request: Request<ListPrincipalsRequest>,
@@ -277,21 +322,17 @@ impl IdentityService for IdentityRpc {
         let context = CallContext::of(&request);
         let request = request.get_ref();
         let tenant = self.within(&context, &request.tenant)?;
-        let all = self.identities.list(tenant);
+        let listed = issued::listed(&self.identities, tenant);
         let (page, next_page_token) = page_after(
             &grpc_kit::list_of_tenant(tenant, "ListPrincipals"),
             &request.page_token,
             request.page_size,
-            &all,
-            |account| account.name.as_str(),
+            &listed,
+            |listed| listed.name().as_str(),
         )?;
-        let now = self.identities.now();
-        let kept = |account: &domain::Account| Principal {
-            keys: keys_to_proto(account.keys.iter().filter(|key| key.is_kept(now))),
-            ..principal_to_proto(account)
-        };
+        let page = page.iter().map(|listed| listed.to_proto(&self.identities));
         Ok(Response::new(ListPrincipalsResponse {
-            principals: page.iter().map(|account| kept(account)).collect(),
+            principals: page.collect(),
             next_page_token,
         }))
     }
@@ -353,7 +394,11 @@ fn caller_to_proto(identities: &Identities, caller: &identities::Caller) -> Call
     let permissions = rights.permissions().map(|it| it.name().to_owned());
     let system_permissions = rights.system_permissions().map(|it| it.name().to_owned());
     let principal = rights.principal();
+    let subject = principal.and_then(core_types::Principal::issuer_and_subject);
+    let issuer = principal.and_then(|it| identities.iss_of(it));
     Caller {
+        issuer: issuer.unwrap_or_default().to_owned(),
+        subject: subject.map_or(String::new(), |(_, subject)| subject.into_owned()),
         principal: principal.map(ToString::to_string).unwrap_or_default(),
         tenant: principal.map_or(String::new(), |it| it.tenant().to_string()),
         roles,
@@ -378,6 +423,7 @@ fn principal_to_proto(account: &domain::Account) -> Principal {
         denied_tools: account.tools.denied.clone(),
         keys: keys_to_proto(account.keys.iter()),
         create_time: Some(timestamp_to_proto(account.created)),
+        issued: None,
     }
 }
 

@@ -1,10 +1,10 @@
 //! Principals with their keys.
 
 use async_trait::async_trait;
-use core_types::{Principal, Tenant};
+use core_types::{Principal, Tenant, Timestamp};
 use sql_store::SqliteDatabase;
 use sqlx::Row;
-use tool_domain::identity::{Account, Accounts};
+use tool_domain::identity::{Account, Accounts, Block, IssuedPrincipals, LastToken};
 
 use crate::store::StoreError;
 
@@ -22,6 +22,19 @@ pub(crate) trait IdentityStore: Send + Sync {
     /// Saves principals in one step: new ones, and the new state of others. `heir` is the principal of the
     /// first key; `None` leaves it.
     async fn save(&self, accounts: &[Account], heir: Option<&Principal>) -> Result<(), StoreError>;
+
+    /// Returns the issued principals.
+    async fn load_issued(&self) -> Result<IssuedPrincipals, StoreError>;
+
+    /// Saves the last token of a principal, unless a later one is saved, and removes those of others.
+    async fn save_last(&self, token: &LastToken, forgotten: &[Principal])
+    -> Result<(), StoreError>;
+
+    /// Saves the block of a principal.
+    async fn save_block(&self, block: &Block) -> Result<(), StoreError>;
+
+    /// Removes the block of a principal.
+    async fn remove_block(&self, name: &Principal) -> Result<(), StoreError>;
 
     /// Removes every principal of a tenant.
     async fn remove_of(&self, tenant: Tenant) -> Result<(), StoreError>;
@@ -91,11 +104,89 @@ impl IdentityStore for SqliteIdentities {
         Ok(transaction.commit().await?)
     }
 
-    async fn remove_of(&self, tenant: Tenant) -> Result<(), StoreError> {
-        let statement = sqlx::query("DELETE FROM principal WHERE tenant = ?1");
-        let statement = statement.bind(tenant.as_str());
+    async fn load_issued(&self) -> Result<IssuedPrincipals, StoreError> {
+        let rows = "SELECT token_json FROM issued_principal ORDER BY tenant, name";
+        let rows: Vec<String> = sqlx::query_scalar(rows)
+            .fetch_all(self.database.reader())
+            .await?;
+        let last = rows.iter().map(|json| serde_json::from_str(json));
+        let last: Result<Vec<LastToken>, _> = last.collect();
+        let last = last.map_err(|_| damaged("issued_principal", "token_json"))?;
+
+        let rows = sqlx::query("SELECT tenant, name, since FROM blocked_principal");
+        let rows = rows.fetch_all(self.database.reader()).await?;
+        let mut blocks = Vec::with_capacity(rows.len());
+        for row in rows {
+            let (tenant, name): (String, String) = (row.try_get(0)?, row.try_get(1)?);
+            let name = Principal::new(&format!("{tenant}/{name}"));
+            blocks.push(Block {
+                name: name.map_err(|_| damaged("blocked_principal", "name"))?,
+                since: Timestamp::from_unix_nanos(row.try_get(2)?),
+            });
+        }
+        Ok(IssuedPrincipals::stored(last, blocks))
+    }
+
+    async fn save_last(
+        &self,
+        token: &LastToken,
+        forgotten: &[Principal],
+    ) -> Result<(), StoreError> {
+        let mut transaction = self.database.begin_write().await?;
+        let json = serde_json::to_string(token).expect("a token has text keys only");
+        let name = &token.account.name;
+        // Two tokens of a principal may be saved in another order than they came.
+        let statement = sqlx::query(
+            "INSERT INTO issued_principal (tenant, name, issued, ends, token_json) VALUES (?1, ?2, ?3, ?4, ?5) \
+             ON CONFLICT (tenant, name) DO UPDATE SET \
+             issued = excluded.issued, ends = excluded.ends, token_json = excluded.token_json \
+             WHERE (excluded.issued, excluded.ends) >= (issued_principal.issued, issued_principal.ends)",
+        );
+        let statement = statement.bind(name.tenant().as_str().to_owned());
+        let statement = statement.bind(name.name()).bind(token.issued.unix_nanos());
+        let statement = statement.bind(token.ends.unix_nanos()).bind(json);
+        statement.execute(&mut *transaction).await?;
+        for name in forgotten {
+            let statement =
+                sqlx::query("DELETE FROM issued_principal WHERE tenant = ?1 AND name = ?2");
+            let statement = statement.bind(name.tenant().as_str().to_owned());
+            let statement = statement.bind(name.name());
+            statement.execute(&mut *transaction).await?;
+        }
+        Ok(transaction.commit().await?)
+    }
+
+    async fn save_block(&self, block: &Block) -> Result<(), StoreError> {
+        let statement = sqlx::query(
+            "INSERT INTO blocked_principal (tenant, name, since) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+        );
+        let statement = statement.bind(block.name.tenant().as_str().to_owned());
+        let statement = statement.bind(block.name.name());
+        let statement = statement.bind(block.since.unix_nanos());
         statement.execute(self.database.writer()).await?;
         Ok(())
+    }
+
+    async fn remove_block(&self, name: &Principal) -> Result<(), StoreError> {
+        let statement =
+            sqlx::query("DELETE FROM blocked_principal WHERE tenant = ?1 AND name = ?2");
+        let statement = statement.bind(name.tenant().as_str().to_owned());
+        let statement = statement.bind(name.name());
+        statement.execute(self.database.writer()).await?;
+        Ok(())
+    }
+
+    async fn remove_of(&self, tenant: Tenant) -> Result<(), StoreError> {
+        let mut transaction = self.database.begin_write().await?;
+        for statement in [
+            "DELETE FROM principal WHERE tenant = ?1",
+            "DELETE FROM issued_principal WHERE tenant = ?1",
+            "DELETE FROM blocked_principal WHERE tenant = ?1",
+        ] {
+            let statement = sqlx::query(statement).bind(tenant.as_str().to_owned());
+            statement.execute(&mut *transaction).await?;
+        }
+        Ok(transaction.commit().await?)
     }
 }
 

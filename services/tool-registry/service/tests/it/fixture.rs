@@ -25,7 +25,7 @@ use grpc_kit::{CallContext, Outbound, Services};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tonic::Status;
-use tool_registry::{Peers, RegistrySettings, ToolRegistry};
+use tool_registry::{Peers, RegistrySettings, ToolRegistry, settings::IssuerSettings};
 
 use crate::doubles::{agents::KnownAgents, clock::FragileClock, workflow::PlayedWorkflows};
 
@@ -40,6 +40,7 @@ pub(crate) struct Fixture {
     pub(crate) workflows: PlayedWorkflows,
     pub(crate) agents: KnownAgents,
     pub(crate) clock: FragileClock,
+    pub(crate) issuers: Vec<IssuerSettings>,
     pub(crate) registry: Option<ToolRegistry>,
     pub(crate) catalogue: Catalogue,
     pub(crate) calls: Calls,
@@ -77,15 +78,25 @@ impl Fixture {
     }
 
     pub(crate) async fn with_plugins(plugins: PathBuf) -> Self {
-        Self::in_directory(tempfile::tempdir().unwrap(), plugins).await
+        Self::in_directory(tempfile::tempdir().unwrap(), plugins, Vec::new()).await
     }
 
-    async fn in_directory(directory: TempDir, plugins: PathBuf) -> Self {
+    /// A registry with issuers.
+    pub(crate) async fn with_issuers(issuers: Vec<IssuerSettings>) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        Self::in_directory(directory, shipped_plugins(), issuers).await
+    }
+
+    async fn in_directory(
+        directory: TempDir,
+        plugins: PathBuf,
+        issuers: Vec<IssuerSettings>,
+    ) -> Self {
         telemetry::init_for_tests();
         let (sandbox, workflows) = (UnconfinedSandbox::default(), PlayedWorkflows::default());
         let (agents, clock) = (KnownAgents::default(), FragileClock::default());
         let peers = peers(&sandbox, &workflows, &agents);
-        let registry = build(directory.path(), &plugins, peers, &clock).await;
+        let registry = build((directory.path(), &plugins), &issuers, peers, &clock).await;
         let (catalogue, calls, runs) = clients_of(&registry);
         Self {
             directory,
@@ -94,6 +105,7 @@ impl Fixture {
             workflows,
             agents,
             clock,
+            issuers,
             registry: Some(registry),
             catalogue,
             calls,
@@ -117,7 +129,8 @@ impl Fixture {
         put_scripts(scripts.path(), tools);
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join(APPROVALS), file.to_string()).unwrap();
-        let mut fixture = Self::in_directory(directory, scripts.path().to_owned()).await;
+        let mut fixture =
+            Self::in_directory(directory, scripts.path().to_owned(), Vec::new()).await;
         fixture._scripts = Some(scripts);
         fixture
     }
@@ -152,7 +165,8 @@ impl Fixture {
 
     pub(crate) async fn restart(&mut self) {
         let peers = peers(&self.sandbox, &self.workflows, &self.agents);
-        let registry = build(self.directory.path(), &self.plugins, peers, &self.clock).await;
+        let directories = (self.directory.path(), self.plugins.as_path());
+        let registry = build(directories, &self.issuers, peers, &self.clock).await;
         (self.catalogue, self.calls, self.runs) = clients_of(&registry);
         self.registry = Some(registry);
     }
@@ -279,8 +293,8 @@ pub(crate) fn node_tool(id: &str) -> Value {
 }
 
 async fn build(
-    directory: &Path,
-    plugins: &Path,
+    (directory, plugins): (&Path, &Path),
+    issuers: &[IssuerSettings],
     peers: Peers,
     clock: &FragileClock,
 ) -> ToolRegistry {
@@ -294,6 +308,7 @@ async fn build(
         plugins_dir: plugins.to_owned(),
         drain_calls: std::time::Duration::ZERO,
         backend_hosts: vec!["127.0.0.1".to_owned()],
+        issuers: issuers.to_vec(),
         ..RegistrySettings::default()
     };
     let (clock, ids) = (Arc::new(clock.clone()), Arc::new(SystemIds));

@@ -24,6 +24,7 @@ mod fixture;
 mod handles;
 mod identities;
 mod invocation;
+mod issuers;
 mod ledger;
 mod live;
 mod long_output;

@@ -132,6 +132,10 @@ async fn fill(fixture: &Fixture, tenant: &str, backend: &crate::backend::Backend
     let mut database = connect(fixture, FILES[0]).await;
     for statement in [
         "INSERT INTO remembered_approvals (tenant, conversation_id, digest, approval_id) VALUES (?1, 'c1', 'd', 'a')",
+        "INSERT INTO blocked_principal (tenant, name, since) VALUES (?1, 'company:eve', 1)",
+        "INSERT INTO issued_principal (tenant, name, issued, ends, token_json) VALUES (?1, 'company:ada', 1, 2, \
+         '{\"account\":{\"name\":\"' || ?1 || '/company:ada\",\"roles\":[],\"groups\":[],\"tools\":{\"allowed\":[],\
+         \"denied\":[]},\"created\":1,\"keys\":[]},\"iss\":\"a\",\"issued\":1,\"ends\":2}')",
         "INSERT INTO tenant_usage (tenant, day, quantity, amount) VALUES (?1, 1, 7, 100)",
     ] {
         let statement = sqlx::query(statement).bind(tenant.to_owned());
@@ -221,7 +225,7 @@ async fn a_removed_tenant_leaves_nothing_and_another_keeps_everything() {
         if own.unwrap().left == 0 {
             break;
         }
-        let refused = identities.resolve(&of_acme).unwrap_err();
+        let refused = identities.resolve(&of_acme).await.unwrap_err();
         assert!(matches!(refused, NotProven::Closed(_)), "{refused:?}");
         rounds += 1;
         assert!(
@@ -237,9 +241,9 @@ async fn a_removed_tenant_leaves_nothing_and_another_keeps_everything() {
         .unwrap();
     for _ in 0..2 {
         let registry = fixture.registry.clone().unwrap();
-        let refused = registry.identities().resolve(&of_acme).unwrap_err();
+        let refused = registry.identities().resolve(&of_acme).await.unwrap_err();
         assert_eq!(refused, NotProven::Credential);
-        registry.identities().resolve(&of_beta).unwrap();
+        registry.identities().resolve(&of_beta).await.unwrap();
         let left = rows(&fixture, "acme").await;
         assert!(left.values().all(|count| *count == 0), "{left:?}");
         assert_eq!(rows(&fixture, "beta").await, beta);

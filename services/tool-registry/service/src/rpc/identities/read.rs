@@ -101,6 +101,20 @@ pub(super) fn chosen(key_id: &str, principal: &str, tenant: Tenant) -> Result<Ke
     }
 }
 
+/// Reads the name of an issued principal.
+pub(super) fn issued(written: &str, tenant: Tenant) -> Result<Name, Status> {
+    let fault = match Name::of(tenant, written) {
+        Ok(name) if name.issuer_and_subject().is_some() => return Ok(name),
+        Ok(_) => {
+            "is not an issued principal, such as `company:ada`; RevokeKeys ends the keys of another"
+                .to_owned()
+        }
+        Err(error) => error.to_string(),
+    };
+    let failure = Failure::invalid_fields().violation("principal", fault);
+    Err(failure.into_status())
+}
+
 /// Reads a principal to set.
 pub(super) fn principal(
     principal: Principal,
@@ -203,6 +217,12 @@ fn name_of_approver(written: &str) -> String {
 /// Reads the name of a principal of a tenant; a wrong one is a violation, and stands for any.
 fn name(failure: &mut Failure, field: &str, (tenant, written): (Tenant, &str)) -> Name {
     match Name::of(tenant, written) {
+        Ok(issued) if issued.issuer_and_subject().is_some() => {
+            let keyless = "is an issued principal, which has no keys and the roles of its tokens; BlockPrincipal and \
+                           `tavern keys block` end its access";
+            failure.add_violation(field, keyless);
+            Name::LOCAL
+        }
         Ok(name) if !name.is_nameless() => name,
         Ok(local) => {
             let reserved = "is the name of callers without a key; give another";
