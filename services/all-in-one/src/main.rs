@@ -86,7 +86,14 @@ enum Audit {
 const UNUSED: [(&str, &[&str]); 3] = [("serve", REMOTE), ("demo", REMOTE), ("settings", REMOTE)];
 
 /// All options of [`cli::Remote`].
-const REMOTE: &[&str] = &["address", "ca", "server_name", "json", "key_file", "token_file"];
+const REMOTE: &[&str] = &[
+    "address",
+    "ca",
+    "server_name",
+    "json",
+    "key_file",
+    "token_file",
+];
 
 /// Settings from the command line, which override file and environment.
 #[derive(Args)]

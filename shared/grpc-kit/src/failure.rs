@@ -95,6 +95,16 @@ impl Failure {
         .metadata("service", service)
     }
 
+    /// Begins the answer where a needed service does not prove that it is the one that is called.
+    pub(crate) fn dependency_refused(service: &str, reason: &str) -> Self {
+        Self::new(
+            Code::Unavailable,
+            ErrorReason::DependencyUnavailable,
+            format!("the server of `{service}` is not believed: {reason}"),
+        )
+        .metadata("service", service)
+    }
+
     /// Begins the answer to a change with another etag than the current one, which is empty for a resource
     /// that does not exist.
     pub fn etag_mismatch(current: impl Into<String>) -> Self {

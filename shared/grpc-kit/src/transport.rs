@@ -34,7 +34,7 @@ use crate::{
     settings::{
         ClientSettings, KEEPALIVE_INTERVAL, KEEPALIVE_TIMEOUT, ServerSettings, TransportError,
     },
-    tls::client::Connector,
+    tls::{client::Connector, failures::refused_certificate},
 };
 use bounded::BoundedBody;
 use pool::{LanePermit, Pool};
@@ -267,7 +267,10 @@ fn translate(error: tonic::transport::Error, sent: &SentRequest, service: &str) 
         error = failure::chain(&error),
         "a service does not answer"
     );
-    let failure = Failure::dependency_unavailable(service);
+    let failure = match refused_certificate(&error) {
+        Some(reason) => Failure::dependency_refused(service, &reason),
+        None => Failure::dependency_unavailable(service),
+    };
     match sent.may_have_arrived(&error) {
         true => failure.after_sending().into_status(),
         false => failure.into_status(),

@@ -39,7 +39,7 @@ impl Stack {
     ///
     /// # Errors
     /// The registry refuses it.
-    pub async fn transport_of(
+    pub async fn transport_of_principal(
         &self,
         tenant: &str,
         principal: &str,

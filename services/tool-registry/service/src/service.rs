@@ -111,9 +111,7 @@ pub async fn build_with(
 ) -> Result<ToolRegistry, Error> {
     let data = DataDir::open(&settings.data_dir)?;
     let database = open_database(&data).await?;
-    let issuers = issuers_of(settings, &clock);
-    let loaded = load_identities(&database, issuers, &clock, (&data, peers.proven));
-    let identities = loaded.await?;
+    let identities = load_identities(&database, settings, &clock, (&data, peers.proven)).await?;
     let parts = (database.clone(), Arc::clone(&clock), Arc::clone(&ids));
     let audit = open_audit(&data, settings, identities.clone(), parts.clone()).await?;
     let approvals = load_approvals(settings, identities.clone(), parts)?;
@@ -128,19 +126,19 @@ pub async fn build_with(
     let (own, own_slot) = grpc_kit::late();
     let tenant_services = with_tenants(&peers, own.clone());
     let neighbours = neighbours_of(&peers, own);
-    let agent = peers.agent.clone();
-    let (sandbox, sessions) = (peers.sandbox.clone(), Sessions::new(peers.sandbox));
-    let sandbox = Sandbox::new(sandbox);
+    let sessions = Sessions::new(peers.sandbox.clone());
+    let sandbox = Sandbox::new(peers.sandbox);
     let allowed = AllowedHosts::new(&settings.backend_hosts).believing(settings.backend_ca.clone());
     let backends = Backends::new(Arc::clone(&store), allowed);
     let agents = Agents::new(peers.agent.clone());
     let workflow_runs = ChildRuns::new(peers.workflow, peers.agent.clone());
     let plugin_infos = plugins::describe(&plugins, &catalogue);
+    let (of_tools, of_runs) = (Arc::clone(&store), workflow_runs.clone());
     let tools = Tools::new(
         catalogue,
-        Arc::clone(&store),
+        of_tools,
         Arc::clone(&clock),
-        workflow_runs.clone(),
+        of_runs,
         backends.clone(),
     );
     tools.restore().await?;
@@ -151,7 +149,7 @@ pub async fn build_with(
             workspaces.clone(),
             sandbox.clone(),
             sessions,
-            peers.agent,
+            peers.agent.clone(),
             Arc::clone(&clock),
         ),
         backends,
@@ -184,7 +182,7 @@ pub async fn build_with(
         neighbours,
         tenant_services,
         endless: OnceCell::new(),
-        agent,
+        agent: peers.agent,
         store,
         workspaces,
         skipped: plugins.skipped.into(),
@@ -357,10 +355,11 @@ fn issuers_of(settings: &RegistrySettings, clock: &Arc<dyn Clock>) -> Issuers {
 /// Loads principals and keys. With a key or an issuer, the service works only in one process with the others.
 async fn load_identities(
     database: &SqliteDatabase,
-    issuers: Issuers,
+    settings: &RegistrySettings,
     clock: &Arc<dyn Clock>,
     (data, proven): (&DataDir, bool),
 ) -> Result<Identities, Error> {
+    let issuers = issuers_of(settings, clock);
     let identities = Identities::load(database.clone(), issuers, Arc::clone(clock), proven);
     let identities = identities.await;
     let identities = identities.map_err(Error::Identities)?;

@@ -71,6 +71,17 @@ impl Failures {
     }
 }
 
+/// Returns the reason for which the certificate of a server was refused, from the error of a call; `None` for any other
+/// error.
+pub(crate) fn refused_certificate(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    let mut causes = failure::causes(error).filter_map(|cause| cause.downcast_ref::<io::Error>());
+    let refused = causes.find(|error| {
+        let tls = error.get_ref().and_then(|inner| inner.downcast_ref());
+        matches!(tls, Some(Error::InvalidCertificate(_)))
+    });
+    refused.map(reason_of)
+}
+
 /// Returns the reason for which a handshake failed, which is the same text for the same reason.
 fn reason_of(error: &io::Error) -> String {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref());

@@ -123,6 +123,10 @@ async fn a_client_believes_no_server_of_another_ca_or_name_or_time() {
         let server = TestServer::start(server(leaf)).await;
         let status = say(client(&server, tls)).await.unwrap_err();
         assert_eq!(status.code(), Code::Unavailable, "{case}: {status}");
+        assert!(
+            status.message().contains("is not believed"),
+            "{case}: {status}"
+        );
         assert!(!grpc_kit::may_have_arrived(&status), "{case}");
     }
     let server = TestServer::start(server(usual)).await;

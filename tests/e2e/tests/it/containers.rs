@@ -6,6 +6,8 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 use testkit::{Process, binary, eventually, repository};
 
+use crate::edges;
+
 /// A container: its name, its program, and its environment.
 struct Container {
     name: String,
@@ -138,6 +140,75 @@ impl Installation {
         Ok(file)
     }
 
+    /// Makes the certificate of the gateway anew, for the address of the installation.
+    fn name_host(&self) -> anyhow::Result<()> {
+        let [authority, certs] = ["authority", "tavern/certs"].map(|it| self.directory.join(it));
+        let mut command = Command::new(binary("tavern")?);
+        command.args([
+            "certs",
+            "issue",
+            "gateway",
+            "--replace",
+            "--host",
+            &self.host,
+        ]);
+        self.execute(command.arg("--dir").arg(authority).arg("--out").arg(certs))
+    }
+
+    /// Starts the program with TLS beyond loopback, and with a data directory that has no key.
+    fn refuses_to_serve_without_a_key(
+        &self,
+        environment: &[(String, String)],
+    ) -> anyhow::Result<()> {
+        let mut command = Command::new(binary("tavern")?);
+        let keyless = self.directory.join("keyless");
+        command.args(["serve", "--listen", "0.0.0.0:0", "--data-dir"]);
+        let environment = environment.iter().map(|(key, value)| (key, value));
+        let output = command.arg(keyless).envs(environment).output()?;
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(
+            output.status.code() == Some(78),
+            "{}: {errors}",
+            output.status
+        );
+        ensure!(errors.contains("tavern keys bootstrap"), "{errors}");
+        Ok(())
+    }
+
+    /// Plays clients that share no code with Tavern, over TLS and with a key, and logs a browser in.
+    async fn answers_foreign_clients(&self) -> anyhow::Result<()> {
+        let address = format!("https://{}:7401", self.host);
+        let [ca, key] = ["ca.pem", "admin.key"].map(|it| self.directory.join("operator").join(it));
+        for part in ["openai", "session"] {
+            let mut client = edges::part(&address, part)?;
+            client
+                .env("SSL_CERT_FILE", &ca)
+                .env("TAVERN_KEY_FILE", &key);
+            edges::run(client).await?;
+        }
+        let body = serde_json::json!({"key": std::fs::read_to_string(&key)?.trim()}).to_string();
+        let mut login = Command::new("curl");
+        login
+            .args(["--silent", "--show-error", "--include", "--cacert"])
+            .arg(&ca);
+        login.args([
+            "--header",
+            "content-type: application/json",
+            "--data",
+            &body,
+        ]);
+        login.arg(format!("{address}/v1/login"));
+        let answer = edges::run(login).await?;
+        let cookie = answer
+            .lines()
+            .find(|line| line.to_lowercase().starts_with("set-cookie:"));
+        ensure!(
+            cookie.is_some_and(|cookie| cookie.contains("; Secure")),
+            "{answer}"
+        );
+        Ok(())
+    }
+
     /// Plays every transcript, with the keys of a caller and a person who decides.
     async fn plays_every_transcript(&self, processes: &mut [Process]) -> anyhow::Result<()> {
         let admin = self.directory.join("operator/admin.key");
@@ -212,14 +283,17 @@ async fn the_command_of_the_image_plays_every_transcript() -> anyhow::Result<()>
     std::fs::create_dir(&data)?;
     let script = repository().join("deploy/setup.sh").display().to_string();
     let installation = Installation::set_up(directory.path(), &[&script, "one"])?;
+    installation.name_host()?;
     let environment = at_home(&image()?, &installation.host, &[], &data);
     let program = binary("tavern")?;
-    let process = Process::start(
+    installation.refuses_to_serve_without_a_key(&environment)?;
+    let mut processes = [Process::start(
         "tavern",
         &program,
         &["serve"],
         &environment,
         directory.path(),
-    )?;
-    installation.plays_every_transcript(&mut [process]).await
+    )?];
+    installation.plays_every_transcript(&mut processes).await?;
+    installation.answers_foreign_clients().await
 }

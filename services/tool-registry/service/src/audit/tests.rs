@@ -23,7 +23,7 @@ use super::{
     Audit, AuditFailure, AuditFilter, AuditSettings, AuditedChange, Ended, LOG, Stores, Subject,
 };
 use crate::{
-    identities::Identities,
+    identities::{Identities, Issuers},
     store::{MIGRATIONS, denials::DenialStore, run_sql, tools_of},
 };
 
@@ -72,7 +72,9 @@ impl Fixture {
         let database = SqliteDatabase::open(options, &migrations).await;
         let database = database.expect("the database opens");
         let clock: Arc<dyn Clock> = self.clock.clone();
-        let identities = Identities::load(database.clone(), Arc::clone(&clock), true).await;
+        let issuers = Issuers::new(Vec::new(), Duration::ZERO, &clock);
+        let identities =
+            Identities::load(database.clone(), issuers, Arc::clone(&clock), true).await;
         let stores = Stores {
             database: database.clone(),
             identities: identities.expect("there are none"),

@@ -265,6 +265,7 @@ mod tests {
         let mut methods: Vec<&str> = METHODS.values().map(MethodDescriptor::name).collect();
         methods.sort_unstable();
         let expected = [
+            "BlockPrincipal",
             "Bootstrap",
             "CloseTenant",
             "CreateKey",
@@ -277,6 +278,7 @@ mod tests {
             "PutTool",
             "RevokeKeys",
             "RotateKey",
+            "UnblockPrincipal",
             "UpdateTenant",
         ];
         assert_eq!(methods, expected);

@@ -74,13 +74,9 @@ async fn seed_000_2_4_a_workflow_runs_its_events_pass_through_and_a_single_outpu
         .collect();
     assert_eq!(kinds, [true, true]);
     let started = fixture.workflows.started.lock().unwrap()[0].clone();
-    assert_eq!(
-        (
-            started.request_id.as_str(),
-            started.conversation_id.as_str()
-        ),
-        ("e1", "c1")
-    );
+    // The client may use its effect id for requests of its own.
+    assert!(started.request_id.starts_with("call#"), "{started:?}");
+    assert_eq!(started.conversation_id, "c1");
     assert_eq!(started.options.unwrap().durability(), Durability::Sync);
     let (_, replayed) = fixture.finish(asked).await;
     assert!(replayed.replayed);

@@ -20,6 +20,9 @@ const QUEUED: u64 = 10_000;
 /// The callers of the tenant that floods: several times as many as keep the service busy.
 const FLOODERS: usize = 192;
 
+/// The clients, each with a connection of its own, that the callers share.
+const CLIENTS: usize = 8;
+
 /// The most that a run of the quiet tenant may take beside the flood, in seconds; or twice its time alone.
 const MOST: f64 = 20e-3;
 
@@ -29,26 +32,29 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
     let stack = Stack::builder()
         .with_keys()
-        .env("TAVERN__WORKFLOW__MAX_QUEUED_RUNS", QUEUED.to_string())
-        .env("TAVERN__WORKFLOW__MAX_ACTIVE_RUNS", "64")
+        .env("TAVERN_WORKFLOW__MAX_QUEUED_RUNS", QUEUED.to_string())
+        .env("TAVERN_WORKFLOW__MAX_ACTIVE_RUNS", "64")
         .start()
         .await?;
     for tenant in ["quiet", "noisy"] {
         stack.create_tenant(tenant, 1, Vec::new()).await?;
     }
-    let quiet = stack.transport_of("quiet", "ada", Role::Admin).await?;
+    let quiet = stack
+        .transport_of_principal("quiet", "ada", Role::Admin)
+        .await?;
     super::put_workflow(&quiet).await?;
     let times = effort.times(500);
     let alone = runs(&quiet, times).await?;
+    let mut clients = Vec::new();
+    for client in 0..CLIENTS {
+        let name = format!("client{client}");
+        let noisy = stack.transport_of_principal("noisy", &name, Role::Admin);
+        clients.push(noisy.await?);
+    }
+    super::put_workflow(&clients[0]).await?;
     let mut flooders = JoinSet::new();
     for caller in 0..FLOODERS {
-        // A client with a connection of its own.
-        let noisy = stack
-            .transport_of("noisy", &format!("caller{}", caller % 8), Role::Admin)
-            .await?;
-        if caller == 0 {
-            super::put_workflow(&noisy).await?;
-        }
+        let noisy = clients[caller % CLIENTS].clone();
         flooders.spawn(async move {
             // A full queue refuses a start; the client ignores the pause that the refusal asks for.
             loop {

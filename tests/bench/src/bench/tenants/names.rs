@@ -53,8 +53,12 @@ pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
     for tenant in ["acme", "other"] {
         stack.create_tenant(tenant, 1, Vec::new()).await?;
     }
-    let owner = stack.transport_of("acme", "bob", Role::Admin).await?;
-    let stranger = stack.transport_of("other", "eve", Role::Admin).await?;
+    let owner = stack
+        .transport_of_principal("acme", "bob", Role::Admin)
+        .await?;
+    let stranger = stack
+        .transport_of_principal("other", "eve", Role::Admin)
+        .await?;
     let run = things(&owner).await?;
     let missing_run = "flow_01a21cc6b4e8701f9f7c4de8b790a0d9".to_owned();
     let named = |name: &str| (name.to_owned(), "x".repeat(name.len()));

@@ -26,8 +26,8 @@ const WARM_UP: Duration = Duration::from_secs(3);
 pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
     let stack = Stack::builder()
         .with_keys()
-        .env("TAVERN__WORKFLOW__MAX_QUEUED_RUNS", "100")
-        .env("TAVERN__WORKFLOW__MAX_ACTIVE_RUNS", "4")
+        .env("TAVERN_WORKFLOW__MAX_QUEUED_RUNS", "100")
+        .env("TAVERN_WORKFLOW__MAX_ACTIVE_RUNS", "4")
         .start()
         .await?;
     let mut callers = JoinSet::new();
@@ -35,7 +35,9 @@ pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
     for weight in WEIGHTS {
         let tenant = format!("weight{weight}");
         stack.create_tenant(&tenant, weight, Vec::new()).await?;
-        let transport = stack.transport_of(&tenant, "bob", Role::Admin).await?;
+        let transport = stack
+            .transport_of_principal(&tenant, "bob", Role::Admin)
+            .await?;
         super::put_workflow(&transport).await?;
         let count = Arc::new(AtomicU64::new(0));
         started.push(Arc::clone(&count));

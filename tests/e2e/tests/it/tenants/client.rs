@@ -31,7 +31,9 @@ impl Client {
         principal: &str,
         role: Role,
     ) -> anyhow::Result<Self> {
-        let transport = stack.transport_of(tenant, principal, role).await?;
+        let transport = stack
+            .transport_of_principal(tenant, principal, role)
+            .await?;
         Ok(Self { transport })
     }
 
