@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use cli::{Remote, audit};
+use tool_registry::AuditSettings;
 
 /// Recompute the chain of all records. The exit code is 0 if it is whole, 1 if a record is not as it was written, and
 /// 2 if the file cannot be read.
@@ -15,6 +17,19 @@ pub(crate) struct VerifyAnywhere {
     /// The data directory of a Tavern that does not run, in place of the address.
     #[arg(long, value_name = "DIRECTORY")]
     data_dir: Option<PathBuf>,
+    /// The retention of the audit in the settings of that Tavern: days that are older are missing rightly.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        env = "TAVERN_REGISTRY__AUDIT__RETENTION",
+        default_value = "400d",
+        value_parser = duration
+    )]
+    retention: Duration,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    settings::duration::parse(text).ok_or_else(|| "give a duration such as 400d".to_owned())
 }
 
 impl VerifyAnywhere {
@@ -23,7 +38,12 @@ impl VerifyAnywhere {
         let Some(data_dir) = self.data_dir else {
             return self.verify.execute(remote).await;
         };
-        let verified = tool_registry::verify_audit(&data_dir, &self.verify.anchors()?).await?;
+        let settings = AuditSettings {
+            retention: self.retention,
+            ..AuditSettings::default()
+        };
+        let anchors = self.verify.anchors()?;
+        let verified = tool_registry::verify_audit(&data_dir, &settings, &anchors).await?;
         audit::show_report(&verified, remote.is_json())
     }
 }

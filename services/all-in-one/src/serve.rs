@@ -1,6 +1,7 @@
 //! `tavern serve`.
 
 use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 
 use all_in_one::{Tavern, TavernSettings};
@@ -31,13 +32,13 @@ pub(crate) async fn serve(settings: TavernSettings) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses an address that other hosts reach while no key exists, so that everyone would be `local`.
+/// Refuses an address that other hosts reach while no key exists, without which none of their clients is admitted.
 fn check_exposure(tavern: &Tavern, settings: &TavernSettings) -> anyhow::Result<()> {
     if !settings.server.is_exposed() || !tavern.is_open() {
         return Ok(());
     }
     Err(Misplaced(anyhow!(
-        "other hosts can reach {}, and no key exists, so that everyone would be an administrator; make the first \
+        "other hosts can reach {}, and no key exists, without which none of their clients is admitted; make the first \
          key by `tavern keys bootstrap --data-dir {} --out FILE`, or listen on a loopback address",
         settings.server.listen,
         settings.data_dir.display()
@@ -48,7 +49,7 @@ fn check_exposure(tavern: &Tavern, settings: &TavernSettings) -> anyhow::Result<
 async fn greet(
     tavern: &Tavern,
     settings: &TavernSettings,
-    address: std::net::SocketAddr,
+    address: SocketAddr,
 ) -> anyhow::Result<()> {
     let isolation = isolation(tavern).await?;
     let data = settings.data_dir.display();
@@ -69,6 +70,10 @@ async fn greet(
         true => ("https", " --ca CA", " --cacert CA"),
         false => ("http", "", ""),
     };
+    let at = match address.ip().is_unspecified() {
+        true => SocketAddr::from((Ipv4Addr::LOCALHOST, address.port())),
+        false => address,
+    };
     let greeting = format!(
         "tavern serves all five services on {address}\n\
          data: {data}\n\
@@ -76,8 +81,8 @@ async fn greet(
          keys: {keys}\n\
          \n\
          try it:\n  \
-         target/debug/tavern play --address {scheme}://{address}{ca}{option}\n  \
-         curl {scheme}://{address}/tavern.gateway.v1.GatewayService/StartText{cacert}{header} \\\n    \
+         target/debug/tavern play --address {scheme}://{at}{ca}{option}\n  \
+         curl {scheme}://{at}/tavern.gateway.v1.GatewayService/StartText{cacert}{header} \\\n    \
          --json '{{\"calls\": {{\"text\": \"<ACTION><system:get_current_time/></ACTION>\"}}}}'\n"
     );
     // A server serves whether or not anyone reads this.

@@ -118,11 +118,13 @@ impl settings::Settings for GatewaySettings {
             .check_service("server", ServiceName::Gateway, problems);
         self.telemetry.check("telemetry", problems);
         self.registry
-            .check_beside("registry", &self.server, problems);
+            .check_beside("registry", (&self.server, ServiceName::Registry), problems);
         self.workflow
-            .check_beside("workflow", &self.server, problems);
-        self.sandbox.check_beside("sandbox", &self.server, problems);
-        self.agent.check_beside("agent", &self.server, problems);
+            .check_beside("workflow", (&self.server, ServiceName::Workflow), problems);
+        self.sandbox
+            .check_beside("sandbox", (&self.server, ServiceName::Sandbox), problems);
+        self.agent
+            .check_beside("agent", (&self.server, ServiceName::Agent), problems);
         self.http.check("http", problems);
         if !(1..=MOST_TEXT).contains(&self.max_text) {
             problems.add("max_text", "is out of range", "give a size from 1B to 1MiB");

@@ -100,7 +100,7 @@ impl Failure {
         Self::new(
             Code::Unavailable,
             ErrorReason::DependencyUnavailable,
-            format!("the server of `{service}` is not believed: {reason}"),
+            format!("the server of `{service}` is not trusted: {reason}"),
         )
         .metadata("service", service)
     }

@@ -35,6 +35,7 @@ pub mod drain;
 pub mod failure;
 pub mod health;
 pub mod identity;
+mod lines;
 mod methods;
 mod page;
 pub mod program;

@@ -137,7 +137,7 @@ impl Server {
     /// # Errors
     /// [`ServeError`] when it cannot start; once started it does not fail.
     pub async fn serve(
-        self,
+        mut self,
         listener: TcpListener,
         shutdown: Shutdown,
     ) -> Result<Served, ServeError> {
@@ -147,6 +147,8 @@ impl Server {
             None => Callers::Services,
         };
         self.settings.check_exposure(address, callers)?;
+        // The listener may have been made elsewhere.
+        self.settings.listen = address;
         let gate = gate::Gate::new(&self.settings)?;
         let loopback = address.ip().to_canonical().is_loopback();
         let services = self.with_infrastructure(loopback)?;

@@ -362,9 +362,18 @@ impl ClientSettings {
         self.is_encrypted() && self.tls.has_certificate()
     }
 
-    /// Adds everything that is wrong with the way to another service of the one with `server`, with keys below `key`.
-    pub fn check_beside(&self, key: &str, server: &ServerSettings, problems: &mut Problems) {
-        self.check(key, problems);
+    /// Adds everything that is wrong with the way to `service` of the one with `server`, with keys below `key`.
+    pub fn check_beside(
+        &self,
+        key: &str,
+        (server, service): (&ServerSettings, ServiceName),
+        problems: &mut Problems,
+    ) {
+        // Where nothing is set here, the settings of the server are checked already.
+        match self.tls.is_empty() {
+            true => self.check(key, problems),
+            false => self.beside(server, service).check(key, problems),
+        }
         let is_plain = self.address().is_ok() && !self.is_encrypted();
         if is_plain && server.tls.proves_peers() {
             problems.add(

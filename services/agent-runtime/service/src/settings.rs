@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use agent_domain::budgets::Budgets;
+use grpc_kit::ServiceName;
 use model_client::ModelSettings;
 use run_events::{RetentionSettings, retention::check_age};
 use schemars::JsonSchema;
@@ -102,12 +103,12 @@ impl settings::Settings for AgentSettings {
             problems,
         );
         self.server
-            .check_service("server", grpc_kit::ServiceName::Agent, problems);
+            .check_service("server", ServiceName::Agent, problems);
         self.telemetry.check("telemetry", problems);
         self.registry
-            .check_beside("registry", &self.server, problems);
+            .check_beside("registry", (&self.server, ServiceName::Registry), problems);
         self.workflow
-            .check_beside("workflow", &self.server, problems);
+            .check_beside("workflow", (&self.server, ServiceName::Workflow), problems);
         self.check_own("", problems);
     }
 }

@@ -84,7 +84,7 @@ pub struct Issue {
     #[arg(long = "host", value_name = "HOST")]
     hosts: Vec<String>,
     /// The days for which the certificates are valid.
-    #[arg(long, default_value = "30", value_parser = value_parser!(u32).range(1..=398))]
+    #[arg(long, default_value_t = DEFAULT_DAYS, value_parser = value_parser!(u32).range(1..=398))]
     days: u32,
     /// Issue certificates to clients of these names, which are no services.
     #[arg(long)]
@@ -150,6 +150,9 @@ impl Command {
         Ok(ExitCode::SUCCESS)
     }
 }
+
+/// The days for which a certificate is valid by default.
+const DEFAULT_DAYS: u32 = 30;
 
 /// The time of a number of days.
 fn days(days: u32) -> Duration {
@@ -304,6 +307,7 @@ impl Renew {
         };
         let out = self.out.open(&directory)?;
         let out = out.as_ref().unwrap_or(&directory);
+        let authorities = authority::certificates(&directory)?;
         let mut due = Vec::new();
         for (name, present) in leaves(out.path())? {
             let is_due = present.is_due(now()) || !present.is_signed_by(&authority.certificate);
@@ -331,7 +335,14 @@ impl Renew {
             );
             due.push(Leaf {
                 subject,
-                lifetime: authority::lifetime(present.validity),
+                // The end of its CA may have cut the time of the certificate short.
+                lifetime: match authorities
+                    .iter()
+                    .any(|ca| ca.validity.1 == present.validity.1)
+                {
+                    true => days(DEFAULT_DAYS),
+                    false => authority::lifetime(present.validity),
+                },
                 hosts: present.hosts,
             });
         }

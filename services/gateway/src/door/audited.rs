@@ -137,10 +137,13 @@ impl AuditedDenials {
             };
             let context = CallContext::outermost().with_timeout(TIMEOUT);
             let counted = self.peers.audit(&context).count_denials(request).await;
+            // A batch that the registry does not accept would be in the way of all later ones.
+            let is_failing =
+                matches!(&counted, Err(status) if status.code() != Code::InvalidArgument);
             {
                 let mut waiting = self.waiting();
-                waiting.is_failing = counted.is_err();
-                if counted.is_err() {
+                waiting.is_failing = is_failing;
+                if is_failing {
                     for (sort, count) in counts {
                         waiting.add(sort, count);
                     }

@@ -4,6 +4,7 @@
 //! - `changes`: intents and outcomes of administrative changes, also after a crash.
 //! - `states`: the things of a change as they are now.
 //! - `denials`: denials, counted for a minute.
+//! - `failure`: the reasons for which it does not work.
 //! - `list`, `verify`: the records of a time, and whether they are as they were written.
 //! - `names`: names as records have them.
 //! - `settings`: the operator's choices.
@@ -11,6 +12,7 @@
 mod chain;
 mod changes;
 mod denials;
+pub(crate) mod failure;
 mod list;
 mod names;
 pub mod settings;
@@ -28,10 +30,10 @@ use documents::DocumentStore;
 use sql_store::{DataDir, SqliteDatabase};
 use tokio::task::JoinHandle;
 
-pub(crate) use chain::AuditFailure;
 use chain::Chain;
 pub(crate) use changes::{AuditedChange, AuditedChanges, Ended};
 use denials::Denials;
+pub(crate) use failure::AuditFailure;
 pub(crate) use list::{AuditFilter, Place};
 pub(crate) use names::Hmacs;
 pub use settings::AuditSettings;
@@ -188,12 +190,12 @@ impl Audit {
 /// [`Error`]: a running registry has the directory, or the file is damaged.
 pub async fn verify_audit(
     data_dir: &Path,
+    settings: &AuditSettings,
     anchors: &[AuditHead],
 ) -> Result<VerifyAuditResponse, Error> {
     let data = DataDir::open(data_dir)?;
     let clock = SystemClock;
-    let kept = AuditSettings::default().kept();
-    let kept_since = kept.map(|kept| clock.now().minus(kept));
+    let kept_since = settings.kept().map(|kept| clock.now().minus(kept));
     let chain = Chain::open(&data.file(LOG)?, 0, (Arc::new(clock), Arc::new(SystemIds))).await?;
     let report = verify::verify(&chain, anchors, kept_since).await;
     chain.close().await;

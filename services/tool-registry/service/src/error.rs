@@ -30,7 +30,7 @@ pub enum Error {
     AuditKey(#[source] std::io::Error),
     /// The audit cannot be read.
     #[error("the audit cannot be read")]
-    Audit(#[source] crate::audit::AuditFailure),
+    Audit(#[source] crate::audit::failure::AuditFailure),
     /// The directory of workspaces cannot be used.
     #[error("the directory of workspaces cannot be used")]
     Workspaces(#[source] std::io::Error),

@@ -39,7 +39,7 @@ pub mod tenants;
 pub mod tools;
 pub mod workspace;
 
-pub use audit::verify_audit;
+pub use audit::{AuditSettings, verify_audit};
 pub use bootstrap::{BootstrapError, bootstrap_offline, is_in_use, replace_lost_keys};
 pub use error::Error;
 pub use identities::{Identities, Rights};

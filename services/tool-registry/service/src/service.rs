@@ -28,7 +28,7 @@ use crate::{
     audit::{Audit, Stores},
     dispatch::{
         Dispatcher,
-        backend::{AllowedHosts, Backends},
+        backend::Backends,
         builtin::{self, Builtins},
         runs::ChildRuns,
         sandbox::{Sandbox, Sessions},
@@ -128,8 +128,7 @@ pub async fn build_with(
     let neighbours = neighbours_of(&peers, own);
     let sessions = Sessions::new(peers.sandbox.clone());
     let sandbox = Sandbox::new(peers.sandbox);
-    let allowed = AllowedHosts::new(&settings.backend_hosts).believing(settings.backend_ca.clone());
-    let backends = Backends::new(Arc::clone(&store), allowed);
+    let backends = Backends::new(Arc::clone(&store), settings.allowed_hosts());
     let agents = Agents::new(peers.agent.clone());
     let workflow_runs = ChildRuns::new(peers.workflow, peers.agent.clone());
     let plugin_infos = plugins::describe(&plugins, &catalogue);
@@ -352,7 +351,7 @@ fn issuers_of(settings: &RegistrySettings, clock: &Arc<dyn Clock>) -> Issuers {
     Issuers::new(issuers.collect(), settings.token_rights, clock)
 }
 
-/// Loads principals and keys. With a key or an issuer, the service works only in one process with the others.
+/// Loads principals and keys. With a key or an issuer, the service works only where the others prove themselves.
 async fn load_identities(
     database: &SqliteDatabase,
     settings: &RegistrySettings,

@@ -100,6 +100,11 @@ impl Default for RegistrySettings {
 }
 
 impl RegistrySettings {
+    /// Returns the hosts on which gRPC servers may be registered, with the CAs of their `https` addresses.
+    pub(crate) fn allowed_hosts(&self) -> AllowedHosts {
+        AllowedHosts::new(&self.backend_hosts).believing(self.backend_ca.clone())
+    }
+
     /// Returns the limits of calls.
     pub fn call_limits(&self) -> CallLimits {
         CallLimits {
@@ -122,11 +127,19 @@ impl settings::Settings for RegistrySettings {
             .check_service("server", ServiceName::Registry, problems);
         self.telemetry.check("telemetry", problems);
         self.workflow
-            .check_beside("workflow", &self.server, problems);
-        self.sandbox.check_beside("sandbox", &self.server, problems);
-        self.agent.check_beside("agent", &self.server, problems);
+            .check_beside("workflow", (&self.server, ServiceName::Workflow), problems);
+        self.sandbox
+            .check_beside("sandbox", (&self.server, ServiceName::Sandbox), problems);
+        self.agent
+            .check_beside("agent", (&self.server, ServiceName::Agent), problems);
         if self.data_dir.as_os_str().is_empty() {
             problems.add("data_dir", "is empty", "name a directory");
+        }
+        if !self.backend_ca.as_os_str().is_empty()
+            && let Err(error) = self.allowed_hosts().connector()
+        {
+            let problem = format!("cannot be used: {}", grpc_kit::failure::chain(&error));
+            problems.add("backend_ca", problem, "name a file with CAs in PEM");
         }
         if self.tool_timeout.is_zero() || self.tool_timeout > LONGEST {
             problems.add(

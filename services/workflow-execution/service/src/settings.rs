@@ -115,9 +115,11 @@ impl settings::Settings for WorkflowSettings {
             .check_service("server", ServiceName::Workflow, problems);
         self.telemetry.check("telemetry", problems);
         self.registry
-            .check_beside("registry", &self.server, problems);
-        self.sandbox.check_beside("sandbox", &self.server, problems);
-        self.agent.check_beside("agent", &self.server, problems);
+            .check_beside("registry", (&self.server, ServiceName::Registry), problems);
+        self.sandbox
+            .check_beside("sandbox", (&self.server, ServiceName::Sandbox), problems);
+        self.agent
+            .check_beside("agent", (&self.server, ServiceName::Agent), problems);
         for (key, value, most) in [
             ("max_active_runs", self.max_active_runs, 100_000),
             ("max_queued_runs", self.max_queued_runs, 100_000),

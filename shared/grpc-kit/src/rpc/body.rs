@@ -101,9 +101,9 @@ pub(super) struct ResponseGuards {
     pub(super) rpc: ObservedRpc,
     /// Counts the messages of the connection.
     pub(super) sent: Arc<AtomicU64>,
-    /// The places among the calls or streams.
-    /// Is the same for all open calls of a peer.
+    /// Keeps the share of the peer alive while a call of it is open.
     pub(super) _share: Option<Arc<crate::share::PeerShare>>,
+    /// The places among the calls or streams.
     pub(super) _permits: Vec<OwnedSemaphorePermit>,
     pub(super) _held: CallGuard,
 }

@@ -1,7 +1,6 @@
 //! Accepting connections, also while the system has no files left for one.
 
 use std::{
-    collections::HashMap,
     io,
     net::SocketAddr,
     sync::Arc,
@@ -10,6 +9,8 @@ use std::{
 
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
+
+use crate::lines::Lines;
 
 use super::{
     connection::{self, Endpoint},
@@ -21,28 +22,6 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The pause of accepting when the system has no files or memory left for a connection.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// The log of refusals: the first is logged at once, and then one line per [`LOG_INTERVAL`] for
-/// each setting, however many refusals there are.
-#[derive(Debug, Default)]
-struct RefusalLog(HashMap<&'static str, (Instant, u64)>);
-
-impl RefusalLog {
-    /// Counts a refusal and returns the number of refusals for the line that is due; `None` without
-    /// such a line.
-    fn count(&mut self, setting: &'static str, now: Instant) -> Option<u64> {
-        let Some((logged, unreported)) = self.0.get_mut(setting) else {
-            self.0.insert(setting, (now, 0));
-            return Some(1);
-        };
-        *unreported += 1;
-        if now.saturating_duration_since(*logged) < LOG_INTERVAL {
-            return None;
-        }
-        *logged = now;
-        Some(std::mem::take(unreported))
-    }
-}
 
 /// The connections of a server.
 #[derive(Clone, Debug, Default)]
@@ -60,7 +39,7 @@ pub(super) async fn run(
     endpoint: Arc<Endpoint>,
     connections: Connections,
 ) {
-    let mut refusals = RefusalLog::default();
+    let mut refusals = Lines::default();
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => match gate.enter(peer) {
@@ -83,7 +62,7 @@ pub(super) async fn run(
                     ));
                 }
                 Err(Refused { setting, maximum }) => {
-                    if let Some(refused) = refusals.count(setting, Instant::now()) {
+                    if let Some(refused) = refusals.count(setting, LOG_INTERVAL, Instant::now()) {
                         log_refusal(peer, setting, maximum, refused);
                     }
                 }
@@ -120,22 +99,4 @@ fn is_of_one_connection(error: &io::Error) -> bool {
             | io::ErrorKind::ConnectionRefused
             | io::ErrorKind::Interrupted
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn refusals_are_logged_at_once_and_then_together() {
-        let mut log = RefusalLog::default();
-        let begin = Instant::now();
-        assert_eq!(log.count("a", begin), Some(1));
-        assert_eq!(log.count("b", begin), Some(1));
-        for _ in 0..9 {
-            assert_eq!(log.count("a", begin), None);
-        }
-        assert_eq!(log.count("a", begin + LOG_INTERVAL), Some(10));
-        assert_eq!(log.count("a", begin + LOG_INTERVAL), None);
-    }
 }

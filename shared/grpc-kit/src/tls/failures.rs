@@ -2,7 +2,6 @@
 //! number.
 
 use std::{
-    collections::HashMap,
     io,
     net::SocketAddr,
     sync::{Mutex, PoisonError},
@@ -12,7 +11,7 @@ use std::{
 use http::Uri;
 use rustls::{CertificateError, Error};
 
-use crate::failure;
+use crate::{failure, lines::Lines};
 
 /// The shortest time between two lines about one reason.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -23,9 +22,9 @@ const MAX_REASONS: usize = 64;
 /// The reason in the line for all others.
 const OTHER: &str = "other reasons";
 
-/// The failures of those who call a server.
+/// Failures, counted by their reason.
 #[derive(Debug, Default)]
-pub(crate) struct Failures(Mutex<HashMap<String, (Instant, u64)>>);
+pub(crate) struct Failures(Mutex<Lines>);
 
 impl Failures {
     /// Counts a handshake that failed, and logs the line that is due. A reason has no part of a certificate or a key.
@@ -53,21 +52,13 @@ impl Failures {
     /// Counts a failure, and returns the reason and the number for the line that is due.
     fn count(&self, reason: String, now: Instant) -> Option<(String, u64)> {
         let mut reasons = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let has_own_line = reasons.len() < MAX_REASONS || reasons.contains_key(&reason);
+        let has_own_line = reasons.len() < MAX_REASONS || reasons.has(&reason);
         let reason = match has_own_line {
             true => reason,
             false => OTHER.to_owned(),
         };
-        let Some((logged, unreported)) = reasons.get_mut(&reason) else {
-            reasons.insert(reason.clone(), (now, 0));
-            return Some((reason, 1));
-        };
-        *unreported += 1;
-        if now.saturating_duration_since(*logged) < INTERVAL {
-            return None;
-        }
-        *logged = now;
-        Some((reason, std::mem::take(unreported)))
+        let count = reasons.count(&reason, INTERVAL, now);
+        count.map(|count| (reason, count))
     }
 }
 
@@ -95,7 +86,7 @@ fn reason_of(error: &io::Error) -> String {
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             "the certificate is not valid yet"
         }
-        CertificateError::UnknownIssuer => "no CA that is believed has signed the certificate",
+        CertificateError::UnknownIssuer => "the certificate is not signed by a trusted CA",
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             "the certificate names another host or service"
         }

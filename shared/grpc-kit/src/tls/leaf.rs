@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{ServiceId, ServiceName};
 
-/// The name of the file with the key of a CA, as `tavern certs` writes it.
-const CA_KEY: &str = "ca.key";
+/// The names of the files with the key of the CA that signs and of the next one, as `tavern certs` writes them.
+pub const CA_KEYS: [&str; 2] = ["ca.key", "ca-next.key"];
 
 /// Reports the end of a certificate that was read from a file, for the metric of the time that is left.
 pub(super) fn observe(path: &Path, pair: &CertifiedKey) {
@@ -53,6 +53,6 @@ pub(super) fn check(settings: &ServerTls, service: ServiceName) -> Result<(), Tl
 pub(crate) fn readable_ca_key(settings: &ServerTls) -> Option<PathBuf> {
     let files = [&settings.cert, &settings.key, &settings.peer_ca];
     let files = files.into_iter().filter(|path| !is_none(path));
-    let mut keys = files.map(|path| path.with_file_name(CA_KEY));
+    let mut keys = files.flat_map(|path| CA_KEYS.map(|key| path.with_file_name(key)));
     keys.find(|key| access(key, Access::READ_OK).is_ok())
 }

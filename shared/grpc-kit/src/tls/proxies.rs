@@ -53,11 +53,14 @@ impl Proxies {
     }
 
     /// Returns the client of a request that a proxy has sent: of the addresses that proxies have appended, the last
-    /// that is none of theirs. `None` where they state none, or where the client is on the machine of a proxy.
+    /// that is none of theirs. `None` where they state none, where the client is on the machine of a proxy, and for a
+    /// request with both headers: a proxy appends to one, and the other may be the client's own.
     pub(crate) fn client_of(&self, headers: &HeaderMap) -> Option<IpAddr> {
-        let hops = match headers.contains_key(header::FORWARDED) {
-            true => hops(headers, &header::FORWARDED, forwarded),
-            false => hops(headers, &X_FORWARDED_FOR, address),
+        let has = |name: &HeaderName| headers.contains_key(name);
+        let hops = match (has(&header::FORWARDED), has(&X_FORWARDED_FOR)) {
+            (true, true) => return None,
+            (true, false) => hops(headers, &header::FORWARDED, forwarded),
+            (false, _) => hops(headers, &X_FORWARDED_FOR, address),
         };
         let last = hops.into_iter().rev().take(MAX_HOPS);
         let mut strangers = last.filter(|hop| hop.is_none_or(|hop| !self.include(hop)));
@@ -142,7 +145,7 @@ mod tests {
             (&[(forwarded, "by=10.0.0.2")], None),
             (
                 &[(forwarded, "for=192.0.2.1"), (for_, "198.51.100.7")],
-                Some("192.0.2.1"),
+                None,
             ),
         ] {
             let mut map = HeaderMap::new();

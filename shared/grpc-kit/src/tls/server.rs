@@ -119,7 +119,6 @@ fn config(
         unreachable!("a server has a certificate and a key");
     };
     let pair = pem::pair(cert, key)?;
-    leaf::observe(&cert.path, &pair);
     let roots = rest.first().map(pem::roots).transpose()?;
     let versions: &[_] = match allow_tls12 {
         true => &[&rustls::version::TLS13, &rustls::version::TLS12],
@@ -128,7 +127,7 @@ fn config(
     let builder = ServerConfig::builder_with_provider(provider());
     let builder = builder.with_protocol_versions(versions);
     let builder = builder.map_err(TlsError::Config)?;
-    let resolver = Arc::new(SingleCertAndKey::from(pair));
+    let resolver = Arc::new(SingleCertAndKey::from(Arc::clone(&pair)));
     let mut config = match (roots, of_peers) {
         (Some(roots), Some(domain)) => {
             let chain = WebPkiClientVerifier::builder_with_provider(roots, provider());
@@ -151,5 +150,6 @@ fn config(
         &HTTP2_AND_1[..1]
     };
     config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+    leaf::observe(&cert.path, &pair);
     Ok(config)
 }

@@ -163,7 +163,11 @@ mod tests {
         );
         for (peer_ca, is_refused) in [("", false), ("ca.pem", true)] {
             let mut problems = Problems::default();
-            plain.check_beside("agent", &server(peer_ca), &mut problems);
+            plain.check_beside(
+                "agent",
+                (&server(peer_ca), ServiceName::Agent),
+                &mut problems,
+            );
             assert_eq!(!problems.is_empty(), is_refused, "{peer_ca}");
         }
     }

@@ -109,7 +109,7 @@ async fn proxied() -> TestServer {
     TestServer::start_with(settings, |server| server.door(Arc::new(Named))).await
 }
 
-/// A door that admits everyone by the address of the client.
+/// A door that admits a client with a credential by a name, and every other one as `local`.
 #[derive(Debug)]
 struct Named;
 
@@ -149,7 +149,7 @@ async fn behind_a_proxy_limits_go_by_the_client() {
     first.message().await.unwrap();
     let second = client.tell_with(from("192.0.2.1", "forever")).await;
     assert_eq!(second.unwrap_err().code(), Code::ResourceExhausted);
-    // What a client writes itself is before what its proxy appends.
+    // Addresses that a client writes itself stand before the one that its proxy appends.
     let forged = from("198.51.100.7, 192.0.2.1", "forever");
     let forged = client.tell_with(forged).await;
     assert_eq!(forged.unwrap_err().code(), Code::ResourceExhausted);

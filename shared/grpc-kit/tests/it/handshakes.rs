@@ -53,11 +53,11 @@ async fn connect(number: u8, to: SocketAddr) -> TcpStream {
 }
 
 #[tokio::test]
-async fn handshakes_of_one_byte_a_second_keep_nobody_out_and_end() {
+async fn handshakes_of_one_byte_a_second_end_and_leave_room_for_others() {
     let directory = tempfile::tempdir().unwrap();
     let authority = Authority::new(directory.path());
     let leaf = authority.issue("server", |_| ());
-    // As many as the issue of a slow crowd asks for; the bound of 10 s is only shorter here.
+    // The bound is shorter than the default of 10 s.
     let settings = ServerSettings {
         connection: ConnectionBounds {
             handshake: Duration::from_secs(2),

@@ -59,7 +59,7 @@ async fn say(transport: Transport) -> Result<String, Status> {
 }
 
 /// Calls a method that the contract allows the gateway, and no other service.
-async fn watch_run(transport: &Transport) -> Result<String, Status> {
+async fn cancel_run(transport: &Transport) -> Result<String, Status> {
     let mut grpc = Grpc::new(transport.outermost());
     grpc.ready().await?;
     let path = PathAndQuery::from_static("/tavern.run.v1.RunService/CancelRun");
@@ -124,7 +124,7 @@ async fn a_client_believes_no_server_of_another_ca_or_name_or_time() {
         let status = say(client(&server, tls)).await.unwrap_err();
         assert_eq!(status.code(), Code::Unavailable, "{case}: {status}");
         assert!(
-            status.message().contains("is not believed"),
+            status.message().contains("is not trusted"),
             "{case}: {status}"
         );
         assert!(!grpc_kit::may_have_arrived(&status), "{case}");
@@ -150,15 +150,15 @@ async fn a_service_is_the_one_that_its_certificate_names() {
     let gateway = client(&server, proving(&authority, authority.service("gateway")));
     let workflow = client(&server, proving(&authority, authority.service("workflow")));
 
-    assert_eq!(watch_run(&gateway).await.unwrap(), "x");
+    assert_eq!(cancel_run(&gateway).await.unwrap(), "x");
     let stating = gateway.clone().of_peer(Peer::Gateway);
-    assert_eq!(watch_run(&stating).await.unwrap(), "x");
+    assert_eq!(cancel_run(&stating).await.unwrap(), "x");
     // A call of a program itself is one of the service, and a name that it states proves nothing.
     for transport in [
         gateway.of_peer(Peer::AgentRuntime),
         workflow.of_peer(Peer::Gateway),
     ] {
-        let status = watch_run(&transport).await.unwrap_err();
+        let status = cancel_run(&transport).await.unwrap_err();
         assert_eq!(status.code(), Code::Unauthenticated, "{status}");
     }
 }
@@ -171,7 +171,7 @@ async fn a_caller_without_a_certificate_may_only_check_the_health() {
     let transport = client(&server, believing(&authority));
     let stated = transport.clone().of_peer(Peer::Gateway);
     for transport in [&transport, &stated] {
-        let status = watch_run(transport).await.unwrap_err();
+        let status = cancel_run(transport).await.unwrap_err();
         assert_eq!(status.code(), Code::Unauthenticated, "{status}");
     }
     let mut health = HealthClient::new(transport.outermost());
@@ -216,7 +216,7 @@ async fn a_certificate_that_names_no_service_of_the_domain_is_refused_in_the_han
     for (case, issuer, change) in cases {
         let leaf = issuer.issue("caller", change);
         let transport = client(&server, proving(&authority, leaf));
-        let status = watch_run(&transport).await.unwrap_err();
+        let status = cancel_run(&transport).await.unwrap_err();
         assert_eq!(status.code(), Code::Unavailable, "{case}: {status}");
     }
 }

@@ -138,6 +138,19 @@ async fn a_token_serves_commands_until_its_principal_is_blocked() -> anyhow::Res
     );
     company.administer(&["keys", "unblock", "company:ada"])?;
     company.json(&file, &["keys", "whoami"])?;
+
+    // The audit finds both changes by the name of the principal.
+    let key_file = company.stack.key_file();
+    let list = ["audit", "list", "--principal", "company:ada"];
+    let listed = company.run("--key-file", &key_file, &list)?;
+    let listed = String::from_utf8(listed.stdout)?;
+    for method in ["BlockPrincipal", "UnblockPrincipal"] {
+        let records = listed.lines().filter(|line| line.contains(method));
+        let records: Vec<_> = records
+            .filter(|line| line.contains("company:ada"))
+            .collect();
+        ensure!(records.len() == 2, "an intent and an outcome: {listed}");
+    }
     Ok(())
 }
 

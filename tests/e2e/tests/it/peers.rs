@@ -253,7 +253,7 @@ async fn a_certificate_that_proves_no_service_is_refused_in_the_handshake_and_lo
         "the certificate names a service of another domain",
         "the URI of the certificate names no service",
         "the certificate expired",
-        "no CA that is believed has signed the certificate",
+        "the certificate is not signed by a trusted CA",
     ] {
         let lines = log
             .lines()

@@ -136,7 +136,7 @@ pub fn show(verified: &VerifyAuditResponse, as_json: bool) -> anyhow::Result<Exi
             print(&format!("{kind}: {place}: {text}\n"));
         }
         None => print(&format!(
-            "the chain is whole: {records} records of {days} days\n"
+            "the chain is whole: {records} records, days with records: {days}\n"
         )),
     }
     if let Some(head) = verified.head.as_ref().filter(|_| verified.fault.is_none()) {

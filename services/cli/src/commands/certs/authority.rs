@@ -17,6 +17,8 @@ use rcgen::{
 use uuid::Uuid;
 
 use super::certificate::{Certificate, read_key};
+use grpc_kit::tls::CA_KEYS;
+
 use super::directory::{Directory, PRIVATE, PUBLIC};
 use super::subject::{Host, Subject};
 use crate::program;
@@ -25,10 +27,10 @@ use crate::program;
 pub(super) const CERTIFICATES: &str = "ca.pem";
 
 /// The key of the CA that signs.
-pub(super) const KEY: &str = "ca.key";
+pub(super) const KEY: &str = CA_KEYS[0];
 
 /// The key of the next CA.
-pub(super) const NEXT_KEY: &str = "ca-next.key";
+pub(super) const NEXT_KEY: &str = CA_KEYS[1];
 
 /// The time before now from which a certificate is valid, for hosts whose clocks are late.
 const BACKDATED: Duration = Duration::from_secs(5 * 60);

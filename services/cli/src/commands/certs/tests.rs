@@ -23,11 +23,15 @@ struct Place {
 }
 
 impl Place {
+    fn new() -> Self {
+        Self {
+            temporary: tempfile::tempdir().expect("a temporary directory"),
+        }
+    }
+
     /// Makes a directory with a CA.
     fn with_ca() -> Self {
-        let place = Self {
-            temporary: tempfile::tempdir().expect("a temporary directory"),
-        };
+        let place = Self::new();
         place.run("init").expect("a new directory has no CA");
         place
     }
@@ -244,6 +248,21 @@ fn leaves_of_the_ca_before_are_renewed_and_keep_it_from_being_retired() {
     place.run("renew").unwrap();
     place.run("init --retire").unwrap();
     assert_eq!(place.run("show"), Ok(true));
+}
+
+#[test]
+fn a_time_that_the_end_of_a_ca_cut_short_is_not_passed_on_by_a_renewal() {
+    let place = Place::new();
+    place.run("init --days 2").unwrap();
+    place.run("issue gateway").unwrap();
+    let days = || {
+        let leaf = Certificate::read(&place.path().join("gateway.pem")).unwrap();
+        (leaf[0].validity.1 - authority::now()) / (24 * 60 * 60)
+    };
+    assert!(days() <= 2, "{}", days());
+    place.run("init --next").unwrap();
+    place.run("renew --next").unwrap();
+    assert!(days() >= 29, "{}", days());
 }
 
 #[test]

@@ -204,6 +204,16 @@ impl IssuedPrincipals {
         self.counts.remove(&tenant);
     }
 
+    /// Returns the last tokens of the principals of a tenant that are not blocked.
+    pub fn active_of(&self, tenant: Tenant) -> impl Iterator<Item = &LastToken> {
+        let last = self
+            .last
+            .iter()
+            .filter(move |(name, _)| name.tenant() == tenant);
+        last.filter(|(name, _)| !self.is_blocked(name))
+            .map(|(_, last)| last)
+    }
+
     /// Returns the principals of a tenant with their last tokens, unless these are forgotten, and the times since
     /// which they are blocked, in the order of the names.
     pub fn all_of(&self, tenant: Tenant) -> Vec<(Principal, Option<LastToken>, Option<Timestamp>)> {

@@ -3,10 +3,7 @@
 //! A day is a run of kind `audit`. It opens with the head of the day before, and ends with the first record of a
 //! later day. Times in the chain never go back, whatever the clock does.
 
-use std::{
-    path::Path,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{path::Path, sync::Arc};
 
 use contracts::tavern::registry::v1::{
     AuditDayClosed, AuditDayOpened, AuditEntry, AuditHead, AuditKind, audit_entry::Event,
@@ -20,6 +17,7 @@ use run_log::{
 };
 use sql_store::{OpenError, SqliteOptions};
 
+use super::failure::AuditFailure;
 use crate::tenants::day_of;
 
 /// The kind of the runs.
@@ -33,29 +31,6 @@ const PAGE: u64 = 256;
 /// The nanoseconds of a day.
 const DAY: i64 = 24 * 60 * 60 * 1_000_000_000;
 
-/// The reason for which the audit does not work.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum AuditFailure {
-    /// The log cannot be read or written.
-    #[error("the audit cannot be written: {0}")]
-    Storage(#[from] StorageError),
-    /// It is not known whether a record was written.
-    #[error("it is not known whether the audit was written")]
-    Unknown,
-    /// The counters of denials cannot be written.
-    #[error("denials cannot be counted: {0}")]
-    Counters(Arc<crate::store::StoreError>),
-}
-
-impl From<AppendError> for AuditFailure {
-    fn from(error: AppendError) -> Self {
-        match error {
-            AppendError::Storage(error) => Self::Storage(error),
-            _ => Self::Unknown,
-        }
-    }
-}
-
 /// The chain of all days. Clone, cheap.
 #[derive(Clone)]
 pub(crate) struct Chain {
@@ -66,8 +41,6 @@ struct Inner {
     logs: RunLogs,
     /// Held over an append, so that records are in the order of their times.
     day: tokio::sync::Mutex<Day>,
-    /// Records that could not be written yet: outcomes of changes that were made. Locked for a look or a change.
-    waiting: Mutex<Vec<AuditEntry>>,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn IdSource>,
 }
@@ -81,6 +54,8 @@ struct Day {
     number: i64,
     last: Timestamp,
     open_changes: u32,
+    /// Records that could not be written yet: outcomes of changes that were made.
+    waiting: Vec<AuditEntry>,
     /// The number of records since a head was logged.
     unlogged: u64,
 }
@@ -100,7 +75,6 @@ impl Chain {
             inner: Arc::new(Inner {
                 logs: RunLogs::open(options).await?,
                 day: tokio::sync::Mutex::default(),
-                waiting: Mutex::default(),
                 clock,
                 ids,
             }),
@@ -120,7 +94,7 @@ impl Chain {
     /// Appends the outcome of a change that was made. If that fails, it waits, and no other change begins before.
     pub(super) async fn append_or_wait(&self, entry: AuditEntry) {
         let mut day = self.inner.day.lock().await;
-        self.waiting().push(entry);
+        day.waiting.push(entry);
         if let Err(error) = self.write_waiting(&mut day).await {
             tracing::warn!(%error, "the outcome of a change cannot be recorded yet");
         }
@@ -133,19 +107,12 @@ impl Chain {
     }
 
     async fn write_waiting(&self, day: &mut Day) -> Result<(), AuditFailure> {
-        let waiting = self.waiting().clone();
-        if waiting.is_empty() {
+        if day.waiting.is_empty() {
             return Ok(());
         }
-        let count = waiting.len();
-        self.write(day, waiting).await?;
-        self.waiting().drain(..count);
+        self.write(day, day.waiting.clone()).await?;
+        day.waiting.clear();
         Ok(())
-    }
-
-    fn waiting(&self) -> std::sync::MutexGuard<'_, Vec<AuditEntry>> {
-        let waiting = self.inner.waiting.lock();
-        waiting.unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn write(&self, day: &mut Day, entries: Vec<AuditEntry>) -> Result<(), AuditFailure> {

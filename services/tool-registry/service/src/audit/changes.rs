@@ -18,7 +18,8 @@ use tokio::sync::{Mutex, MutexGuard};
 use tonic::Code;
 
 use super::{
-    chain::{AuditFailure, Chain, entry},
+    chain::{Chain, entry},
+    failure::AuditFailure,
     states::{Subject, Things},
 };
 
@@ -103,7 +104,7 @@ impl AuditedChanges {
         let outcome = outcome(ended.code);
         let code = match outcome {
             AuditOutcome::Done => String::new(),
-            _ => name_of(ended.code),
+            _ => name_of(ended.code).to_owned(),
         };
         let ended = AuditChangeEnded {
             change_id: intended.change_id,
@@ -136,7 +137,7 @@ impl AuditedChanges {
                     }
                     Some(Event::ChangeIntended(intended)) => {
                         let subject = intended.subject.as_ref().and_then(Things::subject);
-                        // What changed later says nothing about this change.
+                        // A later change of the things says nothing about this one.
                         let is_last = later.insert(subject.as_ref().map(Subject::lock));
                         if !ended.contains(&intended.change_id) {
                             open.push((intended, subject.filter(|_| is_last)));
@@ -227,15 +228,25 @@ fn outcome(code: Code) -> AuditOutcome {
     }
 }
 
-/// Returns the name of a status as gRPC writes it, such as `PERMISSION_DENIED`.
-pub(crate) fn name_of(code: Code) -> String {
-    let name = format!("{code:?}");
-    let mut written = String::new();
-    for (place, character) in name.chars().enumerate() {
-        if character.is_uppercase() && place > 0 {
-            written.push('_');
-        }
-        written.push(character.to_ascii_uppercase());
+/// Returns the name of a status as gRPC writes it.
+fn name_of(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
     }
-    written
 }

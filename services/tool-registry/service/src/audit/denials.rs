@@ -14,7 +14,7 @@ use run_events::timestamp_to_proto;
 use sql_store::SqliteDatabase;
 use tokio::sync::Mutex;
 
-use super::chain::{AuditFailure, Chain};
+use super::{chain::Chain, failure::AuditFailure};
 use crate::store::{
     StoreError,
     denials::{Counted, Denial, DenialStore},

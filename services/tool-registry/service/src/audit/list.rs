@@ -9,8 +9,9 @@ use run_log::{Event as Logged, ReadError, RunSummary};
 
 use super::{
     Audit,
-    chain::{self, AuditFailure, Chain},
+    chain::{self, Chain},
     denials,
+    failure::AuditFailure,
 };
 use crate::tenants::day_of;
 

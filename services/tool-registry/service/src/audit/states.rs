@@ -99,12 +99,15 @@ impl Things {
             Subject::Backend { name, .. } => ("backend", vec![name.clone()], Vec::new()),
             Subject::Other { names, .. } => ("other", names.clone(), Vec::new()),
         };
-        let shown = |names: Vec<String>| names.iter().map(|name| self.hmacs.name(name)).collect();
+        let name = |text: &String| match subject {
+            Subject::Principals { .. } => self.hmacs.principal(text),
+            _ => self.hmacs.name(text),
+        };
         AuditSubject {
             kind: kind.to_owned(),
             tenant: subject.tenant().to_owned(),
-            names: shown(names),
-            key_ids: shown(key_ids),
+            names: names.iter().map(name).collect(),
+            key_ids: key_ids.iter().map(|id| self.hmacs.name(id)).collect(),
         }
     }
 
@@ -138,10 +141,15 @@ impl Things {
     /// The store does not work.
     pub(super) async fn state(&self, subject: &Subject) -> Result<String, StoreError> {
         let text = match subject {
-            Subject::Principals { .. } => {
+            Subject::Principals { tenant, names, .. } => {
                 let accounts = self.accounts(subject);
-                let texts = accounts.iter().map(|account| as_text(&**account));
-                texts.collect::<Vec<_>>().join("\n")
+                let accounts = accounts.iter().map(|account| as_text(&**account));
+                let named = names
+                    .iter()
+                    .filter_map(|name| Principal::of(*tenant, name).ok());
+                let blocks = named.filter_map(|name| self.identities.blocked_since(&name));
+                let blocks = blocks.map(|since| format!("blocked {}", since.unix_nanos()));
+                accounts.chain(blocks).collect::<Vec<_>>().join("\n")
             }
             Subject::Tenant(name) => {
                 let records = self.identities.tenants().records();

@@ -15,7 +15,7 @@ use call_outcome::{CallOutcome, Category, Failure, Violation};
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use core_types::Tenant;
-use grpc_kit::tls::{Connector, TlsError};
+use grpc_kit::tls::TlsError;
 use prost_reflect::{DescriptorPool, DynamicMessage, MethodDescriptor};
 use prost_types::method_options::IdempotencyLevel;
 use sha2::{Digest, Sha256};
@@ -425,7 +425,7 @@ fn channel_to(
     if !is_encrypted {
         return Ok(address.connect_lazy());
     }
-    let connector = Connector::new(allowed.tls()).map_err(|source| BackendError::Tls {
+    let connector = allowed.connector().map_err(|source| BackendError::Tls {
         endpoint: shown(),
         source,
     })?;

@@ -41,6 +41,11 @@ impl Identities {
         all.collect()
     }
 
+    /// Returns the time since which an issued principal is blocked; `None` for one that is not.
+    pub(crate) fn blocked_since(&self, name: &Principal) -> Option<Timestamp> {
+        self.issued().blocked_since(name)
+    }
+
     /// Blocks an issued principal, whether or not a token has proven it: no token proves it then, and its runs and
     /// schedules may do nothing.
     ///
@@ -114,17 +119,17 @@ impl Identities {
     /// Returns the issued principals of a tenant that can decide about calls.
     pub(super) fn issued_approvers(&self, tenant: Tenant, group: &str) -> Vec<Principal> {
         let now = self.now();
-        let is_approver = |issued: &Issued| {
-            let last = issued.last.as_ref().filter(|last| now < last.ends);
-            issued.blocked.is_none()
-                && last.is_some_and(|last| {
-                    let groups = &last.account.groups;
-                    (group.is_empty() || groups.iter().any(|own| own == group))
-                        && Rights::of(Some(&last.account), &[]).permits(Permission::Approve)
-                })
+        let is_approver = |last: &&LastToken| {
+            let groups = &last.account.groups;
+            now < last.ends
+                && (group.is_empty() || groups.iter().any(|own| own == group))
+                && Rights::of(Some(&last.account), &[]).permits(Permission::Approve)
         };
-        let issued = self.list_issued(tenant).into_iter().filter(is_approver);
-        issued.map(|issued| issued.name).collect()
+        let issued = self.issued();
+        let approvers = issued.active_of(tenant).filter(is_approver);
+        let mut names: Vec<Principal> = approvers.map(|last| last.account.name.clone()).collect();
+        names.sort_by(|one, other| one.as_str().cmp(other.as_str()));
+        names
     }
 
     /// Forgets the issued principals of a tenant.

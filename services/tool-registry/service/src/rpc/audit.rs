@@ -56,7 +56,8 @@ impl AuditService for AuditRpc {
         let (filter, after) = read(request.get_ref(), &context, tenant, &list)?;
         let limit = page_size(request.get_ref().page_size);
         let listed = self.audit.list(&filter, after, limit).await;
-        let (records, next) = listed.map_err(|error| audited::refusal(&error))?;
+        let (records, next) =
+            listed.map_err(|error| audited::refusal(&error, "no records are listed"))?;
         let next = next.map(|Place { day, sequence }| {
             PageToken::after(format!("{day}:{sequence}")).encode(&list)
         });
@@ -87,7 +88,7 @@ impl AuditService for AuditRpc {
         request: Request<CountDenialsRequest>,
     ) -> Answer<CountDenialsResponse> {
         let counted = self.audit.deny(request.into_inner().denials).await;
-        counted.map_err(|error| audited::refusal(&error))?;
+        counted.map_err(|error| audited::refusal(&error, "no denials are counted"))?;
         Ok(Response::new(CountDenialsResponse {}))
     }
 }

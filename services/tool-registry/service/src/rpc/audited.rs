@@ -24,7 +24,10 @@ use grpc_kit::{CallContext, Failure};
 use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt, Full};
 use prost::Message;
-use prost_reflect::{DescriptorPool, MethodDescriptor};
+use prost_reflect::{
+    DescriptorPool, MethodDescriptor,
+    prost_types::{MethodOptions, method_options::IdempotencyLevel},
+};
 use run_events::to_its_end;
 use tonic::{Code, Status, body::Body, server::NamedService};
 use tool_domain::identity::accounts::Regain;
@@ -42,6 +45,9 @@ const BOOTSTRAP: &str = "tavern.registry.v1.IdentityService/Bootstrap";
 
 /// The bytes before a message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
+
+/// The text of a refused change.
+const NOT_CHANGED: &str = "nothing was changed";
 
 /// The administrative methods of the contract by the path of their requests.
 static METHODS: LazyLock<HashMap<String, MethodDescriptor>> = LazyLock::new(|| {
@@ -66,9 +72,9 @@ fn is_administrative(method: &MethodDescriptor) -> bool {
         access.permission(),
         Permission::Administer | Permission::Define | Permission::Public
     );
-    let options = method.method_descriptor_proto().options.clone();
-    // Zero is a method of which nothing is stated.
-    let has_effects = options.unwrap_or_default().idempotency_level() as i32 != 1;
+    let options = method.method_descriptor_proto().options.as_ref();
+    let level = options.map(MethodOptions::idempotency_level);
+    let has_effects = level != Some(IdempotencyLevel::NoSideEffects);
     changes && has_effects && method.parent_service().package_name() == "tavern.registry.v1"
 }
 
@@ -138,6 +144,22 @@ where
     }
 }
 
+/// Returns the message of a request, which is one and not compressed: whatever else a service would accept, it would
+/// not be the message that is recorded.
+fn only_message(body: &[u8]) -> Result<&[u8], Status> {
+    let only = body.split_at_checked(PREFIX).filter(|(prefix, message)| {
+        let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
+        prefix[0] == 0 && prefix[1..] == length.to_be_bytes()
+    });
+    let problem = "the request must be one message that is not compressed";
+    let only = only.ok_or_else(|| {
+        Failure::invalid_fields()
+            .violation("", problem)
+            .into_status()
+    });
+    only.map(|(_, message)| message)
+}
+
 /// Makes the change of a request, between its intent and its outcome.
 async fn change<S>(
     audit: Audit,
@@ -149,7 +171,7 @@ where
     S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
 {
     let context = CallContext::among(request.extensions());
-    let message = request.body().get(PREFIX..).unwrap_or_default();
+    let message = only_message(request.body())?;
     let read = Read::of(method, message, context.tenant());
     let answer = async |request: Request<Bytes>| {
         let Ok(response) = inner
@@ -180,7 +202,7 @@ where
     changes
         .make(change, make)
         .await
-        .map_err(|error| refusal(&error))
+        .map_err(|error| refusal(&error, NOT_CHANGED))
 }
 
 /// Makes the first principal or a lost key in the data directory of a registry that does not run, as a recorded
@@ -215,7 +237,7 @@ pub(crate) async fn bootstrap_at_rest(
         (made, Ended { code, key_ids })
     };
     let made = changes.make(change, make).await;
-    made.map_err(|error| refusal(&error))?
+    made.map_err(|error| refusal(&error, NOT_CHANGED))?
 }
 
 /// Reads an answer to its end. Returns it with its status and its message.
@@ -240,15 +262,15 @@ fn code_in(headers: &HeaderMap) -> Option<Code> {
     Some(Code::from_bytes(code.as_bytes()))
 }
 
-/// Returns the status of a call that the audit cannot serve, such as a change whose intent cannot be recorded.
-pub(super) fn refusal(error: &AuditFailure) -> Status {
-    tracing::warn!(%error, "the audit does not work; administrative changes are refused");
+/// Returns the status of a call that the audit cannot serve, with its consequence.
+pub(super) fn refusal(error: &AuditFailure, consequence: &str) -> Status {
+    tracing::warn!(%error, "the audit does not work: {consequence}");
     let cause = match error {
         AuditFailure::Storage(run_log::StorageError::Full) => "no space left",
         AuditFailure::Storage(_) | AuditFailure::Counters(_) | AuditFailure::Unknown => "storage",
     };
     let message = format!(
-        "the audit does not work ({cause}), so nothing was changed; free space for the registry's data directory, or \
+        "the audit does not work ({cause}), so {consequence}; free space for the registry's data directory, or \
          raise `audit.max_bytes`, and repeat the request"
     );
     Failure::new(Code::Unavailable, ErrorReason::AuditUnavailable, message)
@@ -259,6 +281,23 @@ pub(super) fn refusal(error: &AuditFailure) -> Status {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_is_one_message_that_is_not_compressed() {
+        let message = only_message(b"\0\0\0\0\x02ab").expect("it is one message");
+        assert_eq!(message, b"ab");
+        assert!(only_message(b"\0\0\0\0\0").is_ok_and(<[u8]>::is_empty));
+        for body in [
+            &b""[..],
+            b"\0\0\0\0",
+            b"\x01\0\0\0\x02ab",
+            b"\0\0\0\0\x03ab",
+            b"\0\0\0\0\x01ab",
+            b"\0\0\0\0\x02ab\0\0\0\0\0",
+        ] {
+            assert!(only_message(body).is_err(), "{body:?}");
+        }
+    }
 
     #[test]
     fn the_administrative_methods_are_those_that_change_what_a_registry_keeps() {

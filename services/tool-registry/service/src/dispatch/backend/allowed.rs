@@ -1,9 +1,13 @@
 //! Which hosts a gRPC server may be registered on.
 
-use std::{net::IpAddr, path::PathBuf, sync::Arc};
+use std::{
+    net::IpAddr,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
 
 use core_types::Tenant;
-use grpc_kit::tls::ClientTls;
+use grpc_kit::tls::{ClientTls, Connector, TlsError};
 
 /// The hosts that the operator lists, and loopback for the tenants that are the operator's own: at loopback, a caller
 /// of another tenant would reach every port of the machine.
@@ -11,6 +15,8 @@ use grpc_kit::tls::ClientTls;
 pub struct AllowedHosts {
     listed: Arc<[String]>,
     tls: ClientTls,
+    /// Made once: it reads the CAs.
+    connector: Arc<OnceLock<Connector>>,
 }
 
 impl AllowedHosts {
@@ -22,6 +28,7 @@ impl AllowedHosts {
                 .map(|host| host.to_ascii_lowercase())
                 .collect(),
             tls: ClientTls::default(),
+            connector: Arc::default(),
         }
     }
 
@@ -32,9 +39,16 @@ impl AllowedHosts {
         self
     }
 
-    /// Returns the TLS of connections to hosts at `https` addresses.
-    pub(super) fn tls(&self) -> &ClientTls {
-        &self.tls
+    /// Returns the maker of connections to hosts at `https` addresses.
+    ///
+    /// # Errors
+    /// The CAs cannot be used.
+    pub(crate) fn connector(&self) -> Result<Connector, TlsError> {
+        if let Some(made) = self.connector.get() {
+            return Ok(made.clone());
+        }
+        let made = Connector::new(&self.tls)?;
+        Ok(self.connector.get_or_init(|| made).clone())
     }
 
     /// Whether an entry of the settings can match anything.

@@ -1,4 +1,5 @@
-//! Refused tokens in the log: once a minute for each issuer and reason, with their number.
+//! Refused tokens in the log: for each issuer and reason at most one line a minute, with the number since the line
+//! before.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

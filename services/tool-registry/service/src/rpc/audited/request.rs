@@ -86,7 +86,8 @@ fn subject(method: &MethodDescriptor, message: &DynamicMessage, own: Tenant) -> 
         },
         (
             "IdentityService",
-            "CreateKey" | "RotateKey" | "RevokeKeys" | "PutPrincipal" | "ImportApprovers",
+            "CreateKey" | "RotateKey" | "RevokeKeys" | "PutPrincipal" | "ImportApprovers"
+            | "BlockPrincipal" | "UnblockPrincipal",
         ) => {
             let (tenant, names, key_ids) = named(message, own);
             Subject::Principals {
