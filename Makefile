@@ -38,6 +38,14 @@ AGAINST ?= $(shell main=$$(git rev-parse --verify --quiet origin/main 2>/dev/nul
 # Where the tests find the interpreter with their packages.
 export TAVERN_TEST_PYTHON
 
+# The package sets of the tests, built by the programs of the system. Tests of the large one are left out by name where
+# it is not built.
+PACKAGES := $(TARGET)/packages
+SETS := $(CURDIR)/services/script-sandbox/package-builder/tests/packages
+SYSTEM_PATH := /usr/local/bin:/usr/bin:/bin
+LARGE_SET = $(shell [ -e $(PACKAGES)/data/set.json ] || echo "-E 'not test(/large_set::/)'")
+export TAVERN_TEST_SETS := $(PACKAGES)
+
 ##@ Run it
 
 .PHONY: demo
@@ -69,13 +77,14 @@ $(TARGET)/local-model/installed: deploy/local-model/requirements.txt | check-pyt
 TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 
 .PHONY: test
-test: check-rust check-node check-chromium check-nginx python test-console $(BROWSER)/node_modules/.package-lock.json build ## Run all tests, those in Python included
+test: check-rust check-node check-chromium check-nginx python test-console $(BROWSER)/node_modules/.package-lock.json build packages ## Run all tests, those in Python included
+	@[ -e $(PACKAGES)/data/set.json ] || echo "left out: the tests large_set::*; make packages-data builds their set"
 	@if $(CARGO) nextest --version >/dev/null 2>&1; then \
 	  $(CARGO) nextest run --profile $(if $(CI),ci,default) --test-threads $(TEST_THREADS) --locked --workspace \
-	    --no-tests=warn; \
+	    --no-tests=warn $(LARGE_SET); \
 	else \
 	  echo "cargo-nextest is not installed; using cargo test (cargo install --locked cargo-nextest makes it faster)"; \
-	  $(CARGO) test --locked --workspace --lib --bins --tests; \
+	  $(CARGO) test --locked --workspace --lib --bins --tests -- $(if $(LARGE_SET),--skip large_set::); \
 	fi
 	@$(CARGO) test --locked --workspace --doc
 
@@ -291,6 +300,24 @@ check-python:
 	@npm ci --silent --ignore-scripts --no-audit --no-fund --prefix $* || \
 	  { echo "missing: the packages of $<; npm could not reach a package registry" >&2; exit 1; }
 	@touch $@
+
+.PHONY: packages
+packages: $(PACKAGES)/.small.stamp $(PACKAGES)/.web.stamp ## Build the small package sets of the tests, under target/
+
+.PHONY: packages-data
+packages-data: $(PACKAGES)/.data.stamp ## Build numpy, pandas and matplotlib for the tests, under target/
+
+$(PACKAGES)/.small.stamp $(PACKAGES)/.web.stamp: $(PACKAGES)/.%.stamp: $(SETS)/%.set.toml $(SETS)/%.lock | build check-pip check-npm
+	@PATH=$(SYSTEM_PATH) $(TAVERN) packages build $* --deploy-dir $(dir $(SETS)) --data-dir $(TARGET)
+	@touch $@
+
+$(PACKAGES)/.data.stamp: deploy/packages/data.set.toml deploy/packages/data.lock | build check-pip
+	@PATH=$(SYSTEM_PATH) $(TAVERN) packages build data --data-dir $(TARGET)
+	@touch $@
+
+.PHONY: check-pip
+check-pip:
+	@PATH=$(SYSTEM_PATH) command -v pip >/dev/null || { echo "missing: pip; on Debian: apt-get install python3-pip" >&2; exit 1; }
 
 .PHONY: python
 python: $(VENV)/installed ## Install what the Python programs of the tests need, under target/

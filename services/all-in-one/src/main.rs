@@ -3,6 +3,7 @@
 mod audit;
 mod bootstrap;
 mod demo;
+mod packages;
 mod replay;
 mod serve;
 
@@ -46,6 +47,9 @@ enum Command {
     /// List, export and verify the records of who changed what and who was denied what.
     #[command(subcommand)]
     Audit(Audit),
+    /// Lock, build, list and remove package sets, the libraries of scripts; no server is needed.
+    #[command(subcommand)]
+    Packages(packages::Command),
     #[command(flatten)]
     Client(cli::Command),
 }
@@ -83,7 +87,12 @@ enum Audit {
 }
 
 /// The options of [`cli::Remote`] that commands do not use.
-const UNUSED: [(&str, &[&str]); 3] = [("serve", REMOTE), ("demo", REMOTE), ("settings", REMOTE)];
+const UNUSED: [(&str, &[&str]); 4] = [
+    ("serve", REMOTE),
+    ("demo", REMOTE),
+    ("settings", REMOTE),
+    ("packages", REMOTE),
+];
 
 /// All options of [`cli::Remote`].
 const REMOTE: &[&str] = &[
@@ -210,6 +219,7 @@ impl Command {
             Self::Keys(Keys::Bootstrap(first)) => first.execute(remote).await,
             Self::Audit(Audit::Client(command)) => command.execute(remote).await,
             Self::Audit(Audit::Verify(verify)) => verify.execute(remote).await,
+            Self::Packages(command) => command.execute().await,
             Self::Client(command) => command.execute(remote).await,
         }
     }

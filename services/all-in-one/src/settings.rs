@@ -30,6 +30,8 @@ pub struct TavernSettings {
     pub data_dir: PathBuf,
     /// The directory with `plugins`, `workflows`, `agents`, `scenes` and `models`. Default: `deploy`.
     pub deploy_dir: PathBuf,
+    /// The directory of package sets, the libraries of scripts. Default: `packages` in the data directory.
+    pub packages_dir: PathBuf,
     /// The file with the rules for approvals and the people who decide. Default: `approvals.json` in
     /// the deploy directory, if it exists.
     pub approvals_file: PathBuf,
@@ -45,6 +47,7 @@ impl Default for TavernSettings {
             telemetry: TelemetrySettings::default(),
             data_dir: PathBuf::from("data"),
             deploy_dir: PathBuf::from("deploy"),
+            packages_dir: PathBuf::new(),
             approvals_file: PathBuf::new(),
         }
     }
@@ -62,7 +65,7 @@ impl settings::Settings for TavernSettings {
 }
 
 /// The prefixes of the settings that the process gives its services, whatever their values.
-const GIVEN: [&str; 16] = [
+const GIVEN: [&str; 17] = [
     "server.",
     "telemetry.",
     "data_dir",
@@ -74,6 +77,7 @@ const GIVEN: [&str; 16] = [
     "knowledge_dir",
     "scripts_dir",
     "blobs.directory",
+    "packages_directory",
     "registry.",
     "workflow.",
     "sandbox.",
@@ -144,6 +148,7 @@ impl TavernSettings {
         services.workflow.data_dir = self.data_dir.clone();
         services.agent.data_dir = self.data_dir.clone();
         services.sandbox.blobs.directory = self.data_dir.join("blobs");
+        services.sandbox.packages_directory = self.packages_dir();
         services.registry.plugins_dir = self.deploy_dir.join("plugins");
         services.registry.approvals_file = self.approvals_file();
         services.workflow.workflows_dir = self.deploy_dir.join("workflows");
@@ -152,6 +157,27 @@ impl TavernSettings {
         services.agent.knowledge_dir = self.deploy_dir.join("knowledge");
         services.agent.scripts_dir = self.deploy_dir.join("models");
         Ok(services)
+    }
+
+    /// Returns the directory of package sets.
+    pub fn packages_dir(&self) -> PathBuf {
+        match self.packages_dir.as_os_str().is_empty() {
+            true => self.data_dir.join("packages"),
+            false => self.packages_dir.clone(),
+        }
+    }
+
+    /// Returns the settings of the sandbox, for commands that work without a server.
+    ///
+    /// # Errors
+    /// [`SettingsError`] has every fault of them.
+    pub fn sandbox(&self) -> Result<SandboxSettings, SettingsError> {
+        let file = self.file_of("script-sandbox");
+        let loaded = settings::load::<SandboxSettings>(file.as_deref(), &[])?;
+        Ok(SandboxSettings {
+            packages_directory: self.packages_dir(),
+            ..loaded.settings
+        })
     }
 
     /// Returns the file with rules and approvers; empty if there is none.

@@ -7,12 +7,14 @@
 //!   from it.
 //! * [`repetition`]: calls that are repeated with the same result.
 //! * [`code_error`]: the exception that an interpreter printed.
+//! * [`missing_package`]: the package that code wanted and did not find.
 //!
 //! The crate is pure and knows no protobuf; `call-wire` converts its types to the contract and back.
 
 mod category;
 pub mod code_error;
 mod failure;
+pub mod missing_package;
 mod outcome;
 pub mod repetition;
 mod violation;

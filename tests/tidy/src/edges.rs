@@ -66,7 +66,14 @@ const PARTS: [(&str, &[&str]); 4] = [
     ),
     (
         "script-sandbox",
-        &["blob-store", "protocol", "launcher", "engine", "service"],
+        &[
+            "blob-store",
+            "protocol",
+            "launcher",
+            "engine",
+            "package-builder",
+            "service",
+        ],
     ),
     ("tool-registry", &["domain", "service"]),
     (

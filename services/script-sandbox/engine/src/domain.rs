@@ -6,6 +6,7 @@ pub mod isolation;
 pub mod limits;
 pub mod outcome;
 pub mod owner;
+pub mod package_set;
 pub mod pool_sizer;
 pub mod profile;
 pub mod progress;

@@ -22,7 +22,8 @@ use crate::{
     hardware,
     launcher::Launcher,
     launcher_pool::LauncherPool,
-    pool::Pool,
+    packages::PackageStore,
+    pool::{Pool, most_waiting},
     runtimes::{self, Runtime},
     scratch, self_test,
     slot::HostResources,
@@ -40,6 +41,8 @@ pub struct Engine {
     pub tools: Option<HostResources>,
     /// Waiting interpreters; `None` if none are to wait.
     pub pool: Option<Pool>,
+    /// The package sets of this host.
+    pub packages: PackageStore,
 }
 
 /// The findings of the self-test.
@@ -96,7 +99,7 @@ impl Engine {
                 // Waiting interpreters, of which each runtime has some, and sessions count as well.
                 concurrent_scripts: settings
                     .concurrent_scripts
-                    .saturating_add(settings.warm_interpreters.saturating_mul(4))
+                    .saturating_add(most_waiting(settings.warm_interpreters))
                     .saturating_add(settings.sessions),
             };
             match self_test::prove(&tools, settings.concurrent_scripts, &mut runtimes).await {
@@ -118,6 +121,7 @@ impl Engine {
             runtimes,
             tools: reached,
             pool,
+            packages: PackageStore::new(&settings.packages_directory),
         })
     }
 

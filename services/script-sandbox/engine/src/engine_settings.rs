@@ -11,6 +11,8 @@ pub struct EngineSettings {
     pub launcher_path: PathBuf,
     /// A directory of further runtime profiles. Empty: only the built-in ones.
     pub profiles_directory: PathBuf,
+    /// The directory of the package sets. Empty: there are none.
+    pub packages_directory: PathBuf,
     /// The directory in which the level `reduced` makes its working directories.
     pub scratch_directory: PathBuf,
     /// The strongest isolation that is tried.

@@ -21,6 +21,7 @@ pub mod input_files;
 pub mod launcher;
 pub mod launcher_pool;
 pub mod output_files;
+pub mod packages;
 pub mod pool;
 pub mod proc_usage;
 pub mod run;

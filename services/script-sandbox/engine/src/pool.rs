@@ -23,18 +23,21 @@ use crate::{
     domain::{
         limits::Limits,
         pool_sizer::{PoolSizer, fits},
+        profile::Profile,
         script::{Network, Script},
     },
-    runtimes::Runtime,
+    packages::{Packages, threads},
+    runtimes::{Interpreter, Runtime},
     slot::HostResources,
 };
 
 mod refill;
 mod warm_interpreter;
 
+pub(crate) use refill::most_waiting;
 pub use warm_interpreter::Assignment;
-use warm_interpreter::PoolKey;
 pub use warm_interpreter::WarmInterpreter;
+use warm_interpreter::{Kind, PoolKey};
 
 /// The most kinds of waiting interpreters for paths that tenants have chosen; scripts with further paths are started
 /// cold.
@@ -117,14 +120,25 @@ impl Pool {
     }
 
     /// Takes a waiting interpreter that fits the script, if there is one.
-    pub fn take(&self, runtime: &Runtime, script: &Script) -> Option<WarmInterpreter> {
+    pub fn take(
+        &self,
+        (runtime, interpreter): (&Runtime, &Interpreter),
+        script: &Script,
+        packages: Option<&Arc<Packages>>,
+    ) -> Option<WarmInterpreter> {
         let profile = runtime.profile.warm.as_ref()?;
         let mut variables = script.environment.iter();
-        if !self.inner.suits(script) || variables.any(|(name, _)| profile.looks_at(name)) {
+        // A library may read any variable when it is imported.
+        let looks_at = |name: &str| packages.is_some() || profile.looks_at(name);
+        if !self.inner.suits(script, packages.is_some())
+            || variables.any(|(name, _)| looks_at(name))
+        {
             return None;
         }
         let path = script.path(&runtime.profile.file_suffix);
-        let mut warm = self.inner.ask(runtime, path, script)?;
+        let mut warm = self
+            .inner
+            .ask((runtime, interpreter), path, script, packages)?;
         match warm.apply_limits(&script.limits) {
             Ok(()) => Some(warm),
             Err(error) => {
@@ -137,19 +151,22 @@ impl Pool {
 
     /// The state of the waiting interpreters of a runtime, among them those for the paths that a tenant has chosen; of
     /// all tenants if none is named.
-    pub fn state(&self, runtime: &str, tenant: Option<Tenant>) -> PoolState {
+    ///
+    /// With the digest of a package set those with the set, otherwise those without any.
+    pub fn state(&self, runtime: &str, digest: Option<&str>, tenant: Option<Tenant>) -> PoolState {
         let entries = self.inner.entries();
         let mut state = PoolState::default();
         let counts = |it: &&PoolEntry| {
             let is_seen =
                 tenant.is_none() || it.order.tenant.is_none() || it.order.tenant == tenant;
-            is_seen && it.order.profile.name == runtime
+            let kind = it.order.kind();
+            is_seen && (kind.runtime, kind.digest) == (runtime, digest)
         };
         for entry in entries.iter().filter(counts) {
             state.ready += entry.waiting();
             state.target += entry.sizer.target();
             if state.problem.is_empty() {
-                state.problem.clone_from(&entry.trouble.problem);
+                state.problem = self.inner.problem_of(entry);
             }
         }
         state
@@ -183,24 +200,80 @@ impl Pool {
     }
 }
 
+/// Returns the memory, in bytes, of an interpreter that waits with the modules of a package set.
+///
+/// # Errors
+/// The reason why it does not wait, such as a module that prints when it is imported.
+pub async fn weigh(
+    tools: &HostResources,
+    (profile, interpreter): (Profile, Interpreter),
+    packages: Packages,
+    limits: Limits,
+) -> Result<u64, String> {
+    let Some(warm) = profile.warm.clone() else {
+        return Ok(0);
+    };
+    let order = PoolKey {
+        tenant: None,
+        script_path: format!("main{}", profile.file_suffix),
+        warm,
+        profile,
+        interpreter,
+        packages: Some(Arc::new(packages)),
+        limits,
+    };
+    let waiting = WarmInterpreter::up(tools, &order).await?;
+    let memory = waiting.memory();
+    waiting.retire().await;
+    Ok(memory)
+}
+
 impl SharedPool {
     fn entries(&self) -> MutexGuard<'_, Vec<PoolEntry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether interpreters can wait for such a script at all.
-    fn suits(&self, script: &Script) -> bool {
+    /// Returns whether interpreters can wait for such a script at all. Libraries have chosen their number of threads when
+    /// they were imported.
+    fn suits(&self, script: &Script, libraries: bool) -> bool {
         let cgroup = self.tools.cgroups.is_some();
-        fits(&self.limits, &script.limits, cgroup) && script.network == Network::Refuse
+        let same_threads = || threads(&self.limits) == threads(&script.limits);
+        fits(&self.limits, &script.limits, cgroup)
+            && script.network == Network::Refuse
+            && (!libraries || same_threads())
+    }
+
+    /// The reason why no interpreter of a kind can wait; empty if one can.
+    fn problem_of(&self, entry: &PoolEntry) -> String {
+        match entry.memory > self.memory {
+            true => format!(
+                "one needs {} MiB of memory, more than `warm_memory`, {} MiB",
+                entry.memory >> 20,
+                self.memory >> 20
+            ),
+            false => entry.trouble.problem.clone(),
+        }
     }
 
     /// Counts the demand and takes an interpreter that is alive and would overlook no file of the
     /// script.
-    fn ask(&self, runtime: &Runtime, path: String, script: &Script) -> Option<WarmInterpreter> {
+    fn ask(
+        &self,
+        (runtime, interpreter): (&Runtime, &Interpreter),
+        path: String,
+        script: &Script,
+        packages: Option<&Arc<Packages>>,
+    ) -> Option<WarmInterpreter> {
         let mut entries = self.entries();
         let usual = path == format!("main{}", runtime.profile.file_suffix);
         let tenant = (!usual).then(|| script.owner.principal().tenant());
-        let entry = self.entry(&mut entries, runtime, path, tenant)?;
+        let kind = Kind {
+            runtime: &runtime.profile.name,
+            digest: packages.map(|packages| &*packages.set.digest),
+            script_path: &path,
+            tenant,
+        };
+        let entry = self.entry(&mut entries, (runtime, interpreter), kind, packages)?;
         entry.sizer.asked(entry.waiting(), Instant::now());
         self.asked.notify_one();
         while let Some(mut warm) = entry.ready.pop_front() {
@@ -220,17 +293,14 @@ impl SharedPool {
     fn entry<'a>(
         &self,
         entries: &'a mut Vec<PoolEntry>,
-        runtime: &Runtime,
-        path: String,
-        tenant: Option<Tenant>,
+        (runtime, interpreter): (&Runtime, &Interpreter),
+        kind: Kind<'_>,
+        packages: Option<&Arc<Packages>>,
     ) -> Option<&'a mut PoolEntry> {
-        let name = &runtime.profile.name;
-        if let Some(found) = entries
-            .iter()
-            .position(|entry| entry.is(name, &path, tenant))
-        {
+        if let Some(found) = entries.iter().position(|entry| entry.order.kind() == kind) {
             return entries.get_mut(found);
         }
+        let tenant = kind.tenant;
         let chosen = |entry: &PoolEntry| entry.order.tenant.is_some();
         let count = entries.iter().filter(|entry| chosen(entry)).count();
         if tenant.is_some() && count >= MAX_ENTRIES {
@@ -253,14 +323,15 @@ impl SharedPool {
                 tenant,
                 warm: runtime.profile.warm.clone()?,
                 profile: runtime.profile.clone(),
-                interpreter: runtime.interpreter.clone().ok()?,
-                script_path: path,
+                interpreter: interpreter.clone(),
+                packages: packages.cloned(),
+                script_path: kind.script_path.to_owned(),
                 limits: self.limits,
             },
             sizer: PoolSizer::new(self.most, hesitation, Instant::now()),
             ready: VecDeque::new(),
             starting: 0,
-            memory: refill::GUESSED_MEMORY,
+            memory: packages.map_or(refill::GUESSED_MEMORY, |packages| packages.set.warm_memory),
             trouble: StartFailures::default(),
         });
         entries.last_mut()
@@ -268,12 +339,6 @@ impl SharedPool {
 }
 
 impl PoolEntry {
-    fn is(&self, runtime: &str, script_path: &str, tenant: Option<Tenant>) -> bool {
-        self.order.tenant == tenant
-            && self.order.profile.name == runtime
-            && self.order.script_path == script_path
-    }
-
     fn waiting(&self) -> u32 {
         u32::try_from(self.ready.len()).unwrap_or(u32::MAX)
     }

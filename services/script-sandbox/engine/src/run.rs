@@ -18,10 +18,11 @@ use crate::{
     input_files::{HeldBlobs, INPUT_NAME, InputFiles},
     launcher::WorkDirectory,
     output_files::Collection,
+    packages::HeldPackages,
     pool::{Assignment, WarmInterpreter},
     runtimes::Interpreter,
     slot::{
-        HostResources, Invocation, NotStarted, PROGRESS_VARIABLE, RESULT_VARIABLE,
+        HostResources, Invocation, Libraries, NotStarted, PROGRESS_VARIABLE, RESULT_VARIABLE,
         SandboxedProcess, base_environment, set_variable,
     },
     users::User,
@@ -45,6 +46,8 @@ pub struct Job {
     pub profile: Profile,
     /// The interpreter that runs it.
     pub interpreter: Interpreter,
+    /// The package set that it can import.
+    pub packages: Option<HeldPackages>,
     /// The origin of the interpreter.
     pub origin: Origin,
     /// The blobs that it reads.
@@ -160,7 +163,7 @@ impl Job {
             }
         };
         let started = tools.start(
-            &self.interpreter,
+            self.libraries(),
             &self.script.limits,
             user,
             |slot| match driver {
@@ -169,6 +172,14 @@ impl Job {
             },
         );
         Ok((started.await?, None))
+    }
+
+    fn libraries(&self) -> Libraries<'_> {
+        Libraries {
+            profile: &self.profile,
+            interpreter: &self.interpreter,
+            packages: (self.packages.as_ref()).map(|held| &**held.packages()),
+        }
     }
 
     /// The invocation of a script.
@@ -203,9 +214,10 @@ impl Job {
     /// The script's whole environment.
     fn environment(&self, place: &ScriptRoot) -> Vec<(String, String)> {
         let script = &self.script;
-        let mut variables = base_environment(&self.profile, &self.interpreter, place);
+        let libraries = self.libraries();
+        let mut variables = base_environment(libraries, &script.limits, place);
         for (name, value) in &script.environment {
-            set_variable(&mut variables, name, value.clone());
+            set_variable(&mut variables, name, libraries.extended(name, value, place));
         }
         if !script.input_json.is_empty() {
             let path = place.input.join(INPUT_NAME).display().to_string();

@@ -38,6 +38,8 @@ pub struct Runtime {
     pub others: VecDeque<Interpreter>,
     /// The interpreter, or the reasons why none was found.
     pub interpreter: Result<Interpreter, String>,
+    /// Every interpreter that works in the sandbox, in the profile's order.
+    pub proven: Vec<Interpreter>,
     problems: Vec<String>,
 }
 
@@ -155,10 +157,18 @@ impl Runtime {
             profile,
             others,
             interpreter: Err(String::new()),
+            proven: Vec::new(),
             problems,
         };
         runtime.next();
         runtime
+    }
+
+    /// Returns the interpreter of a version, for libraries that need exactly that one.
+    pub fn of_version(&self, version: &str) -> Option<&Interpreter> {
+        self.proven
+            .iter()
+            .find(|interpreter| interpreter.version == version)
     }
 
     /// Records a problem of the present interpreter and turns to the next one.

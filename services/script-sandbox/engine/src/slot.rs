@@ -2,7 +2,11 @@
 //!
 //! The caller handles the running program: [`crate::run`] drives one script to its end.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use blob_store::BlobStore;
 use sandbox_protocol::{
@@ -20,6 +24,7 @@ use crate::{
     },
     launcher::Launched,
     launcher_pool::LauncherPool,
+    packages::Packages,
     proc_usage,
     runtimes::Interpreter,
     users::{User, Users},
@@ -30,6 +35,9 @@ pub(crate) const RESULT_VARIABLE: &str = "TAVERN_RESULT_FD";
 
 /// Names the descriptor for progress to a script.
 pub(crate) const PROGRESS_VARIABLE: &str = "TAVERN_PROGRESS_FD";
+
+/// Names the directory of the package set to a script.
+const PACKAGES_VARIABLE: &str = "TAVERN_PACKAGES_PATH";
 
 /// The resources of the host that every run of a sandbox shares.
 #[derive(Clone, Debug)]
@@ -97,8 +105,8 @@ pub struct NotStarted {
 }
 
 impl HostResources {
-    /// Makes the slot of one script, and starts the program of `invocation` there; `invocation`
-    /// receives the slot.
+    /// Makes the slot of one script with these libraries, and starts the program of `invocation` there;
+    /// `invocation` receives the slot.
     ///
     /// # Errors
     /// Fails when the root cannot be made, no cgroup can be made where cgroups are used (no script runs
@@ -106,7 +114,7 @@ impl HostResources {
     /// in its reports.
     pub async fn start(
         &self,
-        interpreter: &Interpreter,
+        libraries: Libraries<'_>,
         limits: &Limits,
         user: Option<User>,
         invocation: impl FnOnce(&Slot) -> Invocation,
@@ -118,7 +126,8 @@ impl HostResources {
                 missing.push(MissingLayer::reported(Layer::CgroupLimits));
             }
             let id = user.as_ref().map(User::id);
-            let place = self.backend.place(&interpreter.mounts, limits, id);
+            let mounts = &libraries.interpreter.mounts;
+            let place = self.backend.place(mounts, libraries.packages(), limits, id);
             let place = place.at(Layer::Files, "making the working directory")?;
             let enforcement = match (&self.cgroups, &launcher.cgroup) {
                 (Some(cgroups), Some(_)) => cgroups.enforcement(),
@@ -132,7 +141,8 @@ impl HostResources {
                 enforcement,
                 missing: Vec::new(),
             };
-            let plan = self.plan(&slot, invocation(&slot));
+            let mut plan = self.plan(&slot, invocation(&slot));
+            plan.links = libraries.links(&slot.place);
             let launched = launcher.spawned.launch(&plan).await;
             let launched = launched.at(Layer::Launch, "starting the launcher")?;
             slot.missing = std::mem::take(&mut missing);
@@ -160,18 +170,76 @@ impl HostResources {
             start: invocation.start,
             report_network: invocation.report_network,
             epoll_watches: (slot.user.is_none()).then(|| epoll_watches(self.concurrent_scripts)),
+            links: Vec::new(),
         }
     }
 }
 
-/// The environment of every program of a runtime, before the variables of a request.
+/// The runtime of a program, and the package set whose libraries it can import.
+#[derive(Clone, Copy, Debug)]
+pub struct Libraries<'a> {
+    /// The profile of the runtime.
+    pub profile: &'a Profile,
+    /// The interpreter.
+    pub interpreter: &'a Interpreter,
+    /// The set; none if it imports only modules of the interpreter.
+    pub packages: Option<&'a Packages>,
+}
+
+impl Libraries<'_> {
+    /// The set, and the name of its directory that scripts find above their working directory.
+    fn packages(&self) -> Option<(&Packages, &str)> {
+        let profile = self.profile.packages.as_ref();
+        let above = profile.map_or("", |profile| &profile.above);
+        self.packages.map(|packages| (packages, above))
+    }
+
+    fn links(&self, place: &ScriptRoot) -> Vec<(PathBuf, PathBuf)> {
+        let (Some(packages), Some(library)) = (self.packages, &place.library) else {
+            return Vec::new();
+        };
+        library.links(&packages.set, &place.temporary)
+    }
+
+    /// The value of a variable, to which the libraries are added if it is the one by which the interpreter finds them.
+    pub fn extended(&self, name: &str, value: &str, place: &ScriptRoot) -> String {
+        let variable = (self.profile.packages.as_ref()).map(|packages| &*packages.path_variable);
+        match &place.library {
+            Some(library) if variable == Some(name) => {
+                let separator = if value.is_empty() { "" } else { ":" };
+                format!("{value}{separator}{}", library.tree.display())
+            }
+            _ => value.to_owned(),
+        }
+    }
+
+    /// The variables that a package set brings.
+    fn variables(&self, limits: &Limits, place: &ScriptRoot) -> Vec<(String, String)> {
+        let (Some(packages), Some(library)) = (self.packages, &place.library) else {
+            return Vec::new();
+        };
+        let tree = library.tree.display().to_string();
+        let mut variables = library.variables(&packages.set, limits, &place.temporary);
+        variables.push((PACKAGES_VARIABLE.to_owned(), tree));
+        if let Some(profile) = &self.profile.packages
+            && !profile.path_variable.is_empty()
+        {
+            let name = profile.path_variable.clone();
+            let value = self.extended(&name, "", place);
+            variables.push((name, value));
+        }
+        variables
+    }
+}
+
+/// The environment of every program with these limits, before the variables of a request.
 pub fn base_environment(
-    profile: &Profile,
-    interpreter: &Interpreter,
+    libraries: Libraries<'_>,
+    limits: &Limits,
     place: &ScriptRoot,
 ) -> Vec<(String, String)> {
     let mut path = "/usr/local/bin:/usr/bin:/bin".to_owned();
-    let own = interpreter.executable.parent();
+    let own = libraries.interpreter.executable.parent();
     if let Some(own) = own.filter(|own| !own.starts_with("/usr/bin")) {
         path = format!("{}:{path}", own.display());
     }
@@ -185,8 +253,11 @@ pub fn base_environment(
         // machine.
         ("OPENSSL_CONF".to_owned(), "/dev/null".to_owned()),
     ];
-    for (name, value) in &profile.environment {
+    for (name, value) in &libraries.profile.environment {
         set_variable(&mut variables, name, value.clone());
+    }
+    for (name, value) in libraries.variables(limits, place) {
+        set_variable(&mut variables, &name, value);
     }
     set_variable(&mut variables, RESULT_VARIABLE, RESULT_FD.to_string());
     set_variable(&mut variables, PROGRESS_VARIABLE, PROGRESS_FD.to_string());

@@ -160,7 +160,8 @@ fn rules(confinement: &Confinement) -> Vec<(String, BitFlags<AccessFs>)> {
             rules.push(("/".to_owned(), AccessFs::ReadDir.into()));
             let files = root.files.iter();
             rules.extend(files.map(|(path, _)| (shown(path), AccessFs::ReadFile.into())));
-            let binds = root.binds.iter();
+            let moved = root.moved.iter().map(|(_, place)| place);
+            let binds = root.binds.iter().chain(moved);
             rules.extend(binds.map(|path| (shown(path), rights(path))));
             rules.extend(scratch.map(|path| (path.to_owned(), write)));
             rules.push((INPUT_DIRECTORY.to_owned(), listed));

@@ -7,7 +7,7 @@ use std::{
         fd::{AsFd, OwnedFd},
         unix::net::UnixStream,
     },
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use rustix::{
@@ -75,6 +75,7 @@ fn keep(plan: &LaunchPlan, descriptors: ScriptDescriptors<OwnedFd>, reports: &mu
     if !confine::has_scopes() {
         missing.push(Layer::LandlockScopes);
     }
+    link(plan)?;
     let areas = areas(&plan.confinement)?;
     let files = descriptors.files.try_clone();
     let mut files = UnixStream::from(files.at(Layer::Files, "holding the delivery stream")?);
@@ -107,6 +108,18 @@ fn keep(plan: &LaunchPlan, descriptors: ScriptDescriptors<OwnedFd>, reports: &mu
     }
     send_all(reports, &last);
     Ok(())
+}
+
+/// Makes the links of the plan, as the script's user. Nothing of the script runs yet.
+fn link(plan: &LaunchPlan) -> Step {
+    let make = |(path, target): &(PathBuf, PathBuf)| {
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        std::os::unix::fs::symlink(target, path)
+    };
+    let mut links = plan.links.iter();
+    (links.try_for_each(make)).at(Layer::Files, "linking prepared files")
 }
 
 /// Enters the new namespaces, where there are any.

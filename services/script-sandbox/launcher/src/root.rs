@@ -48,7 +48,10 @@ pub(crate) fn build(plan: &RootPlan, owner: bool) -> Step {
         .at(Layer::MountNamespace, "parting from the host's mounts")?;
     enter_new_root()?;
     for bind in &plan.binds {
-        bind_read_only(bind)?;
+        bind_read_only(bind, bind)?;
+    }
+    for (host, place) in &plan.moved {
+        bind_read_only(host, place)?;
     }
     for (path, target) in &plan.links {
         make_parent(path)?;
@@ -88,8 +91,8 @@ fn enter_new_root() -> Step {
     std::env::set_current_dir("/").at(Layer::Root, "entering the new root")
 }
 
-fn bind_read_only(path: &Path) -> Step {
-    let source = on_host(path);
+fn bind_read_only(host: &Path, path: &Path) -> Step {
+    let source = on_host(host);
     let kind = fs::symlink_metadata(&source).at(Layer::Root, naming("finding", path))?;
     make_parent(path)?;
     if kind.is_dir() {

@@ -55,6 +55,9 @@ pub struct LaunchPlan {
     /// together with those of the service. `None` if the script has a user of its own.
     #[serde(default)]
     pub epoll_watches: Option<u64>,
+    /// Symbolic links in the script's own directories with their targets, made before it starts.
+    #[serde(default)]
+    pub links: Vec<(PathBuf, PathBuf)>,
 }
 
 /// The confinement of a script.
@@ -74,6 +77,9 @@ pub struct RootPlan {
     pub proc: bool,
     /// Host paths that appear read-only in the same place, with everything below them.
     pub binds: Vec<PathBuf>,
+    /// Host paths that appear read-only in another place, with everything below them.
+    #[serde(default)]
+    pub moved: Vec<(PathBuf, PathBuf)>,
     /// Symbolic links of the root, such as `/bin`, with their targets.
     pub links: Vec<(PathBuf, PathBuf)>,
     /// Small files of the root, such as `/etc/passwd`, with their content.

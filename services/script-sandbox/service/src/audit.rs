@@ -319,6 +319,7 @@ fn some(text: &str) -> Option<&str> {
 fn class_of(refusal: &Refusal) -> Option<&'static str> {
     match refusal {
         Refusal::Runtime { .. } => Some("runtime_unavailable"),
+        Refusal::Packages(_) => Some("packages_unavailable"),
         Refusal::Isolation { .. } => Some("isolation_unavailable"),
         Refusal::Busy { .. } => Some("overloaded"),
         Refusal::Blobs(_) => Some("blob_unavailable"),

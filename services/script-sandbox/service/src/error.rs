@@ -2,7 +2,7 @@
 
 use blob_store::{BlobError, OpenError};
 use core_types::Tenant;
-use sandbox_engine::domain::violation::Violation;
+use sandbox_engine::{domain::violation::Violation, packages::PackageError};
 use tenancy::LimitReached;
 
 use crate::domain::session::SessionEnd;
@@ -32,6 +32,9 @@ pub enum Refusal {
         /// The reason.
         problem: String,
     },
+    /// The package set cannot be used.
+    #[error(transparent)]
+    Packages(#[from] PackageError),
     /// The host does not reach the demanded isolation.
     #[error("the script requires {what} `{wanted}`, but this host provides `{available}`")]
     Isolation {

@@ -11,7 +11,7 @@ use contracts::tavern::{
     },
 };
 use grpc_kit::{CallContext, Failure};
-use sandbox_engine::domain::violation::Violation;
+use sandbox_engine::{domain::violation::Violation, packages::PackageError};
 use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status, Streaming};
 
@@ -81,7 +81,7 @@ impl ScriptSandboxService for Rpc {
             .sandbox
             .runtimes()
             .iter()
-            .map(|runtime| outward::runtime(runtime, self.sandbox.pool_state(runtime, tenant)))
+            .map(|runtime| outward::runtime(&self.sandbox, runtime, tenant))
             .collect();
         Ok(Response::new(ListRuntimesResponse { runtimes }))
     }
@@ -136,6 +136,14 @@ fn refused(refusal: Refusal) -> Status {
         Refusal::Quota { limit, maximum } => Failure::limit_exceeded(limit, maximum, maximum + 1),
         Refusal::Runtime { runtime, .. } => {
             precondition(ErrorReason::RuntimeUnavailable, message).metadata("runtime", runtime)
+        }
+        Refusal::Packages(PackageError::Unknown { name, known }) => {
+            Failure::new(Code::NotFound, ErrorReason::UnknownPackageSet, message)
+                .metadata("packages", name)
+                .metadata("known", known.join(","))
+        }
+        Refusal::Packages(PackageError::Unfit { name, .. }) => {
+            precondition(ErrorReason::PackageSetUnfit, message).metadata("packages", name)
         }
         Refusal::Isolation {
             wanted,

@@ -9,13 +9,13 @@ use contracts::tavern::sandbox::v1::{
     session_service_server::SessionServiceServer,
 };
 use grpc_kit::{Need, Services};
-use sandbox_engine::{Engine, domain::isolation::IsolationLevel};
+use sandbox_engine::{Engine, domain::isolation::IsolationLevel, runtimes::Runtime};
 use tenancy::{TenantSync, Tenants};
 
 use crate::{
     error::Error,
     rpc::{BlobRpc, LONGEST as LONGEST_TRANSFER, Rpc},
-    runner::sandbox::Sandbox,
+    runner::sandbox::{Sandbox, packages::versions},
     settings::SandboxSettings,
     tenants::{BlobBounds, SandboxData},
 };
@@ -55,6 +55,16 @@ fn log(engine: &Engine, lowest: IsolationLevel) {
             lowest,
             "scripts are refused: this host does not reach the lowest level"
         );
+    }
+    for packages in engine.packages.list() {
+        let of_set = |runtime: &&Runtime| runtime.profile.name == packages.set.runtime;
+        let runtime = engine.runtimes.iter().find(of_set);
+        let versions = runtime.map(versions).unwrap_or_default();
+        let name = &packages.set.name;
+        match packages.set.check(&packages.set.runtime, &versions) {
+            Ok(()) => tracing::info!(set = name, "a package set can be used"),
+            Err(problem) => tracing::warn!(set = name, problem, "a package set cannot be used"),
+        }
     }
     for runtime in &engine.runtimes {
         if let Err(problem) = &runtime.interpreter {

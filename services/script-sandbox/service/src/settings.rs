@@ -44,16 +44,18 @@ pub struct SandboxSettings {
     /// A directory of further runtime profiles, `*.toml`; one with the name of a built-in runtime
     /// replaces it. Empty: only the built-in ones. Default empty.
     pub profiles_directory: PathBuf,
+    /// The directory of the package sets that `tavern packages build` has made. Empty: there are none. Default empty.
+    pub packages_directory: PathBuf,
     /// The directory in which the reduced level makes its working directories. Default: the
     /// system's directory for temporary files.
     pub scratch_directory: PathBuf,
     /// The most scripts that run at once. More wait. Default 16.
     pub concurrent_scripts: u32,
-    /// The most interpreters of one kind that wait for a script, started ahead. The first is
-    /// started when the first script of its kind was; they count apart from `concurrent_scripts`.
-    /// 0: none. Default 4.
+    /// The most interpreters of one kind that wait for a script, started ahead; of all kinds four times as many. A kind is
+    /// a runtime with a package set or without. The first is started when the first script of its kind was; they count
+    /// apart from `concurrent_scripts`. 0: none. Default 4.
     pub warm_interpreters: u32,
-    /// The most memory of all waiting interpreters together. Default 256MiB.
+    /// The most memory of all waiting interpreters together; the kind that was used least makes room. Default 256MiB.
     #[serde(with = "settings::SizeText")]
     pub warm_memory: usize,
     /// The most scripts of a tenant that wait. Beyond it a request is refused with a retry hint. Default 64.
@@ -85,6 +87,7 @@ impl Default for SandboxSettings {
             use_cgroups: true,
             launcher_path: PathBuf::new(),
             profiles_directory: PathBuf::new(),
+            packages_directory: PathBuf::new(),
             scratch_directory: std::env::temp_dir(),
             concurrent_scripts: 16,
             warm_interpreters: 4,
@@ -138,10 +141,11 @@ impl settings::Settings for SandboxSettings {
 
 impl SandboxSettings {
     /// The settings of the engine.
-    pub(crate) fn engine(&self) -> EngineSettings {
+    pub fn engine(&self) -> EngineSettings {
         EngineSettings {
             launcher_path: self.launcher_path.clone(),
             profiles_directory: self.profiles_directory.clone(),
+            packages_directory: self.packages_directory.clone(),
             scratch_directory: self.scratch_directory.clone(),
             highest_isolation: self.highest_isolation,
             use_cgroups: self.use_cgroups,

@@ -14,6 +14,8 @@ pub struct Program {
     pub entry: String,
     /// The arguments behind the script's path.
     pub arguments: Vec<String>,
+    /// The package set that it imports; empty for none.
+    pub packages: String,
 }
 
 /// Splits a command such as `python scripts/fetch.py --brief`.
@@ -66,6 +68,7 @@ pub fn parse_command(pointer: &str, command: &str) -> Result<Program, Vec<Violat
             runtime,
             entry,
             arguments,
+            packages: String::new(),
         })
     } else {
         Err(wrong)

@@ -31,7 +31,7 @@ use crate::{
         backend::Backends,
         builtin::{self, Builtins},
         runs::ChildRuns,
-        sandbox::{Sandbox, Sessions},
+        sandbox::{PackageSets, Sandbox, Sessions},
         script::Scripts,
     },
     error::Error,
@@ -127,7 +127,8 @@ pub async fn build_with(
     let tenant_services = with_tenants(&peers, own.clone());
     let neighbours = neighbours_of(&peers, own);
     let sessions = Sessions::new(peers.sandbox.clone());
-    let sandbox = Sandbox::new(peers.sandbox);
+    let packages = PackageSets::new(peers.sandbox.clone(), &settings.code_interpreter.packages);
+    let sandbox = Sandbox::new(peers.sandbox, packages.clone());
     let backends = Backends::new(Arc::clone(&store), settings.allowed_hosts());
     let agents = Agents::new(peers.agent.clone());
     let workflow_runs = ChildRuns::new(peers.workflow, peers.agent.clone());
@@ -138,7 +139,7 @@ pub async fn build_with(
         of_tools,
         Arc::clone(&clock),
         of_runs,
-        backends.clone(),
+        (backends.clone(), packages),
     );
     tools.restore().await?;
     let catalogue = tools.catalogue(Tenant::DEFAULT).await?;

@@ -51,6 +51,8 @@ pub struct RegistrySettings {
     pub backend_ca: PathBuf,
     /// The limits of the workspace of a conversation.
     pub workspace: WorkspaceLimits,
+    /// The interpreter of code that models write.
+    pub code_interpreter: CodeInterpreterSettings,
     /// The file with the rules for approvals and the people who decide; empty for none: then calls of
     /// destructive tools are refused. Default: none.
     pub approvals_file: PathBuf,
@@ -71,6 +73,22 @@ pub struct RegistrySettings {
     pub drain_calls: Duration,
 }
 
+/// Settings of the interpreter of code that models write.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct CodeInterpreterSettings {
+    /// The package sets that code takes which names none: of each runtime the first that is built. Default: data.
+    pub packages: Vec<String>,
+}
+
+impl Default for CodeInterpreterSettings {
+    fn default() -> Self {
+        Self {
+            packages: vec!["data".to_owned()],
+        }
+    }
+}
+
 impl Default for RegistrySettings {
     fn default() -> Self {
         Self {
@@ -89,6 +107,7 @@ impl Default for RegistrySettings {
             backend_hosts: Vec::new(),
             backend_ca: PathBuf::new(),
             workspace: WorkspaceLimits::default(),
+            code_interpreter: CodeInterpreterSettings::default(),
             approvals_file: PathBuf::new(),
             issuers: Vec::new(),
             token_rights: LONGEST,

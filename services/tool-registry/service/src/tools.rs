@@ -17,7 +17,7 @@ use tonic::Status;
 use tool_domain::{availability::WorkflowTools, catalogue::Catalogue, tool::Tool};
 
 use crate::{
-    dispatch::{backend::Backends, runs::ChildRuns},
+    dispatch::{backend::Backends, runs::ChildRuns, sandbox::PackageSets},
     store::StoreError,
 };
 use view::ToolsOfTenant;
@@ -45,6 +45,7 @@ struct Shared {
     clock: Arc<dyn Clock>,
     runs: ChildRuns,
     backends: Backends,
+    packages: PackageSets,
 }
 
 /// The reason for which a tool was not found.
@@ -114,7 +115,7 @@ impl Tools {
         store: Arc<dyn DocumentStore>,
         clock: Arc<dyn Clock>,
         runs: ChildRuns,
-        backends: Backends,
+        (backends, packages): (Backends, PackageSets),
     ) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -124,6 +125,7 @@ impl Tools {
                 clock,
                 runs,
                 backends,
+                packages,
             }),
         }
     }

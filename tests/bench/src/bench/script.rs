@@ -139,7 +139,12 @@ async fn warm(host: &Host, language: &Language, effort: &Effort) -> anyhow::Resu
     let name = language.name;
     let most = SandboxSettings::default().warm_interpreters;
     let begin = Instant::now();
-    while host.sandbox.pool_state(host.runtime(name)?, None).target < most {
+    while host
+        .sandbox
+        .pool_state(host.runtime(name)?, None, None)
+        .target
+        < most
+    {
         ensure!(
             begin.elapsed() < PATIENCE,
             "the pool of {name} does not grow"
@@ -164,7 +169,7 @@ async fn warm(host: &Host, language: &Language, effort: &Effort) -> anyhow::Resu
         let missing = most
             - host
                 .sandbox
-                .pool_state(host.runtime(name)?, None)
+                .pool_state(host.runtime(name)?, None, None)
                 .ready
                 .min(most - 1);
         let begin = Instant::now();
@@ -209,12 +214,22 @@ async fn warm(host: &Host, language: &Language, effort: &Effort) -> anyhow::Resu
 /// Waits until `most` interpreters wait.
 async fn filled(host: &Host, name: &str, most: u32) -> anyhow::Result<()> {
     let begin = Instant::now();
-    while host.sandbox.pool_state(host.runtime(name)?, None).ready < most {
+    while host
+        .sandbox
+        .pool_state(host.runtime(name)?, None, None)
+        .ready
+        < most
+    {
         ensure!(
             begin.elapsed() < PATIENCE,
             "the pool of {name} is not filled"
         );
-        if host.sandbox.pool_state(host.runtime(name)?, None).target < most {
+        if host
+            .sandbox
+            .pool_state(host.runtime(name)?, None, None)
+            .target
+            < most
+        {
             // No script came for a while, so fewer are kept.
             return Ok(());
         }

@@ -80,15 +80,21 @@ impl HostSystem {
         kept
     }
 
-    /// The plan of a script's own root, with or without /proc.
-    pub(super) fn root(&self, mounts: &[PathBuf], limits: &Limits, proc: bool) -> RootPlan {
+    /// The plan of a script's own root with one more link.
+    pub(super) fn root(
+        &self,
+        mounts: &[PathBuf],
+        link: Option<(PathBuf, PathBuf)>,
+        limits: &Limits,
+    ) -> RootPlan {
         let binds = self.readable(mounts);
         let shown = |link: &Path| binds.iter().any(|above| link.starts_with(above));
         let links = self.links.iter().filter(|(link, _)| !shown(link));
         let file = |&(path, content): &(&str, &str)| (path.into(), content.to_owned());
         RootPlan {
-            proc,
-            links: links.cloned().collect(),
+            proc: false,
+            moved: Vec::new(),
+            links: links.cloned().chain(link).collect(),
             binds,
             files: FILES.iter().map(file).collect(),
             scratch_bytes: limits.disk as u64,

@@ -57,7 +57,7 @@ impl Limits {
         file: 64 * MIB,
         disk: 64 * MIB,
         disk_files: 10_000,
-        open_files: 256,
+        open_files: 1024,
         output: MIB,
         result: 256 * KIB,
     };

@@ -40,6 +40,44 @@ pub struct Profile {
     /// The way in which a session runs. Missing: the runtime has none.
     #[serde(default)]
     pub session: Option<SessionProfile>,
+    /// The way in which package sets are built and found. Missing: the runtime has none.
+    #[serde(default)]
+    pub packages: Option<PackagesProfile>,
+}
+
+/// The way in which package sets are built and found.
+///
+/// `prepare` runs in the sandbox when a set is built, with the set. It reads a JSON object from the file that
+/// `TAVERN_INPUT_PATH` names: `test` (code that must not fail) and `caches` (directories below the one for temporary files,
+/// which the test fills). `TAVERN_PACKAGES_PATH` names the directory of the libraries. It may leave `prepared.zip`, with
+/// bytecode below `tree/` and the files of the caches below `caches/`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PackagesProfile {
+    /// The program that fetches packages.
+    pub installer: Installer,
+    /// The variable by which the interpreter finds the libraries. Empty: none.
+    #[serde(default)]
+    pub path_variable: String,
+    /// The directory of the set that scripts find above their working directory. Empty: none.
+    #[serde(default)]
+    pub above: String,
+    /// Arguments with which the interpreter prints, between blanks, the names that no library may have. Empty: all may be
+    /// had.
+    #[serde(default)]
+    pub reserved: Vec<String>,
+    /// The script that prepares a set.
+    pub prepare: String,
+}
+
+/// A program that fetches packages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Installer {
+    /// Python's.
+    Pip,
+    /// That of Node.js.
+    Npm,
 }
 
 /// The way in which a session runs.
@@ -209,9 +247,10 @@ impl WarmProfile {
         fill(&command, &[(INTERPRETER, interpreter), (SCRIPT, script)])
     }
 
-    /// The boot program.
-    pub fn boot(&self) -> String {
-        self.boot.replace(PRELOAD, &self.preload.join(" "))
+    /// The boot program, which loads these modules too.
+    pub fn boot(&self, more: &[String]) -> String {
+        let modules = [self.preload.as_slice(), more].concat();
+        self.boot.replace(PRELOAD, &modules.join(" "))
     }
 
     /// Returns whether the interpreter reads a variable while it starts.

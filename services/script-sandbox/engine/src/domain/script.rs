@@ -80,6 +80,8 @@ pub enum Network {
 pub struct ScriptSpec {
     /// The runtime's name or alias.
     pub runtime: String,
+    /// The package set that it can import; empty for none.
+    pub packages: String,
     /// The program.
     pub program: Program,
     /// Files that exist when it starts.

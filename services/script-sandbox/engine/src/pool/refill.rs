@@ -18,6 +18,13 @@ const TICK: Duration = Duration::from_secs(1);
 /// start of the next one begins to compete with it.
 const HEAD_START: Duration = Duration::from_millis(5);
 
+/// The most interpreters of all kinds that wait, where so many of one kind may.
+pub(crate) const fn most_waiting(of_a_kind: u32) -> u32 {
+    /// Each of the runtimes that come with the service, and a package set.
+    const KINDS: u32 = 4;
+    of_a_kind.saturating_mul(KINDS)
+}
+
 /// The assumed memory of an interpreter before one was measured, in bytes.
 pub(super) const GUESSED_MEMORY: u64 = 32 << 20;
 
@@ -49,7 +56,7 @@ pub(super) async fn run(inner: Arc<SharedPool>, mut closed: oneshot::Receiver<()
             _ = ticks.tick() => tidy(&inner, &mut retiring, Instant::now()),
             Some(_) = retiring.join_next() => {}
             Some(ended) = starting.join_next() => match ended {
-                Ok((order, warmed)) => shelve(&inner, &order, warmed),
+                Ok((order, warmed)) => shelve(&inner, &order, warmed, &mut retiring),
                 Err(error) => tracing::error!(%error, "starting an interpreter panicked"),
             },
         }
@@ -72,6 +79,13 @@ fn next(inner: &SharedPool, now: Instant) -> Option<PoolKey> {
     let mut entries = inner.entries();
     let kept: u64 = entries.iter().map(PoolEntry::memory_in_use).sum();
     let room = inner.memory.saturating_sub(kept);
+    let number: u32 = entries
+        .iter()
+        .map(|entry| entry.waiting() + entry.starting)
+        .sum();
+    if number >= most_waiting(inner.most) {
+        return None;
+    }
     let neediest = entries
         .iter_mut()
         .filter(|entry| {
@@ -84,10 +98,15 @@ fn next(inner: &SharedPool, now: Instant) -> Option<PoolKey> {
     Some(neediest.order.clone())
 }
 
-fn shelve(inner: &SharedPool, order: &PoolKey, warmed: Result<WarmInterpreter, String>) {
+/// Puts an interpreter beside those that wait. One that keeps more memory than was expected has others make room.
+fn shelve(
+    inner: &SharedPool,
+    order: &PoolKey,
+    warmed: Result<WarmInterpreter, String>,
+    retiring: &mut JoinSet<()>,
+) {
     let mut entries = inner.entries();
-    let is_it =
-        |entry: &&mut PoolEntry| entry.is(&order.profile.name, &order.script_path, order.tenant);
+    let is_it = |entry: &&mut PoolEntry| entry.order.kind() == order.kind();
     let Some(entry) = entries.iter_mut().find(is_it) else {
         // An entry is not removed while an interpreter of it is being started.
         return;
@@ -98,6 +117,9 @@ fn shelve(inner: &SharedPool, order: &PoolKey, warmed: Result<WarmInterpreter, S
             entry.memory = warm.memory();
             entry.trouble = StartFailures::default();
             entry.ready.push_back(warm);
+            let unwanted = make_room(&mut entries, inner.memory, 0, Instant::now());
+            drop(entries);
+            retire_all(unwanted, retiring);
         }
         Err(problem) => {
             let pause = entry.trouble.note(problem, Instant::now());
@@ -127,22 +149,57 @@ fn tidy(inner: &SharedPool, retiring: &mut JoinSet<()>, now: Instant) {
             unwanted.extend(entry.ready.pop_front());
         }
     }
-    // A kind without a waiting interpreter comes before a kind with several.
+    // A kind without a waiting interpreter comes before a kind with several, and before one that was asked for earlier.
     let kept: u64 = entries.iter().map(PoolEntry::memory_in_use).sum();
     let room = inner.memory.saturating_sub(kept);
-    let starves = |entry: &PoolEntry| {
+    let starves = |entry: &&PoolEntry| {
         entry.waiting() + entry.starting == 0
             && entry.sizer.target() > 0
-            && entry.memory > room
+            && (room.saturating_add(1)..=inner.memory).contains(&entry.memory)
             && !entry.trouble.pauses(now)
     };
-    if entries.iter().any(starves) {
-        let several = entries.iter_mut().filter(|entry| entry.waiting() > 1);
-        if let Some(largest) = several.max_by_key(|entry| entry.memory_in_use()) {
-            unwanted.extend(largest.ready.pop_front());
-        }
+    let starving = entries.iter().filter(starves);
+    let latest = starving.max_by_key(|entry| entry.sizer.last_asked());
+    if let Some((asked, memory)) = latest.map(|entry| (entry.sizer.last_asked(), entry.memory)) {
+        unwanted.extend(make_room(&mut entries, inner.memory, memory, asked));
     }
     drop(entries);
+    retire_all(unwanted, retiring);
+}
+
+/// Takes interpreters away until so many bytes are free: of kinds of which several wait the largest, then of the kind that
+/// was asked for the longest time ago, if that was before `asked`.
+fn make_room(
+    entries: &mut [PoolEntry],
+    memory: u64,
+    wanted: u64,
+    asked: Instant,
+) -> VecDeque<WarmInterpreter> {
+    let mut taken = VecDeque::new();
+    loop {
+        let kept: u64 = entries.iter().map(PoolEntry::memory_in_use).sum();
+        if kept.saturating_add(wanted) <= memory {
+            return taken;
+        }
+        let several = entries.iter_mut().filter(|entry| entry.waiting() > 1);
+        let victim = match several.max_by_key(|entry| entry.memory_in_use()) {
+            Some(largest) => Some(largest),
+            None => {
+                let idle = |entry: &&mut PoolEntry| {
+                    entry.waiting() > 0 && entry.sizer.last_asked() < asked
+                };
+                let idle = entries.iter_mut().filter(idle);
+                idle.min_by_key(|entry| entry.sizer.last_asked())
+            }
+        };
+        match victim.and_then(|entry| entry.ready.pop_front()) {
+            Some(warm) => taken.push_back(warm),
+            None => return taken,
+        }
+    }
+}
+
+fn retire_all(unwanted: VecDeque<WarmInterpreter>, retiring: &mut JoinSet<()>) {
     for warm in unwanted {
         retiring.spawn(warm.retire());
     }

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeSet,
     io,
     path::Path,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -24,9 +25,13 @@ use crate::{
         limits::Limits,
         profile::{BOOT, Profile, WarmProfile},
     },
+    packages::Packages,
     proc_usage::ProcTree,
     runtimes::Interpreter,
-    slot::{HostResources, Invocation, SandboxedProcess, Slot, base_environment},
+    slot::{
+        HostResources, Invocation, Libraries, SandboxedProcess, Slot, base_environment,
+        set_variable,
+    },
 };
 
 /// The longest time that an interpreter may take until it waits.
@@ -75,7 +80,7 @@ pub struct Assignment {
     pub(crate) missing: Vec<Layer>,
 }
 
-/// The kind of a waiting interpreter: runtime and script path, and for a chosen path the tenant.
+/// The kind of a waiting interpreter: runtime, package set and script path, and for a chosen path the tenant.
 #[derive(Clone, Debug)]
 pub(super) struct PoolKey {
     /// The tenant whose scripts have the path; `None` for the path of scripts that choose none. A chosen path is a name
@@ -84,18 +89,55 @@ pub(super) struct PoolKey {
     pub(super) profile: Profile,
     pub(super) warm: WarmProfile,
     pub(super) interpreter: Interpreter,
+    /// The package set, of which it has imported the modules that the set names.
+    pub(super) packages: Option<Arc<Packages>>,
     pub(super) script_path: String,
     pub(super) limits: Limits,
 }
 
+/// The names of a [`PoolKey`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kind<'a> {
+    pub(super) runtime: &'a str,
+    /// The digest of the package set.
+    pub(super) digest: Option<&'a str>,
+    pub(super) script_path: &'a str,
+    pub(super) tenant: Option<Tenant>,
+}
+
 impl PoolKey {
+    pub(super) fn kind(&self) -> Kind<'_> {
+        Kind {
+            runtime: &self.profile.name,
+            digest: (self.packages.as_ref()).map(|packages| &*packages.set.digest),
+            script_path: &self.script_path,
+            tenant: self.tenant,
+        }
+    }
+
+    pub(super) fn libraries(&self) -> Libraries<'_> {
+        Libraries {
+            profile: &self.profile,
+            interpreter: &self.interpreter,
+            packages: self.packages.as_deref(),
+        }
+    }
+
+    fn boot(&self) -> String {
+        let modules = (self.packages.as_ref()).map_or(&[][..], |packages| &packages.set.warm);
+        self.warm.boot(modules)
+    }
+
     fn invocation(&self, place: &ScriptRoot) -> Invocation {
         let shown = |path: &Path| path.display().to_string();
         let boot = shown(&place.work.join(BOOT_DIRECTORY));
         let script = shown(&place.work.join(&self.script_path));
-        let mut environment = base_environment(&self.profile, &self.interpreter, place);
-        let more = self.warm.environment.iter();
-        environment.extend(more.map(|(name, value)| (name.clone(), value.replace(BOOT, &boot))));
+        let libraries = self.libraries();
+        let mut environment = base_environment(libraries, &self.limits, place);
+        for (name, value) in &self.warm.environment {
+            let value = libraries.extended(name, &value.replace(BOOT, &boot), place);
+            set_variable(&mut environment, name, value);
+        }
         let interpreter = shown(&self.interpreter.executable);
         Invocation {
             command: self.warm.command(&interpreter, &boot, &script),
@@ -119,7 +161,7 @@ impl WarmInterpreter {
             }
             order.invocation(&slot.place)
         };
-        let started = tools.start(&order.interpreter, &order.limits, user, invocation);
+        let started = tools.start(order.libraries(), &order.limits, user, invocation);
         let started = started.await;
         let mut process = started.map_err(|not_started| not_started.failure.to_string())?;
         let warming = tokio::time::timeout(WARM_UP_TIME, wait(&mut process, order)).await;
@@ -223,7 +265,7 @@ async fn wait(
     process: &mut SandboxedProcess,
     order: &PoolKey,
 ) -> Result<(UnixStream, Vec<Layer>, BTreeSet<String>), String> {
-    let boot = order.warm.boot();
+    let boot = order.boot();
     let delivery = Delivery {
         files: vec![DeliveredFile {
             area: Area::Work,

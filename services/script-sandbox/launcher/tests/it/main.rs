@@ -121,6 +121,7 @@ fn plan() -> LaunchPlan {
                 Some((path.to_owned(), target))
             })
             .collect(),
+        moved: Vec::new(),
         files: Vec::new(),
         scratch_bytes: 1 << 20,
         scratch_files: 100,
@@ -141,6 +142,7 @@ fn plan() -> LaunchPlan {
         start: Start::AfterFiles,
         report_network: false,
         epoll_watches: None,
+        links: Vec::new(),
     }
 }
 

@@ -126,7 +126,9 @@ pub struct SessionInfo {
     pub owner: Owner,
     /// The runtime's own name.
     pub runtime: String,
-    /// Its name among the sessions of its caller and runtime; may be empty.
+    /// The package set that its cells can import; empty for none.
+    pub packages: String,
+    /// Its name among the sessions of its caller, runtime and package set; may be empty.
     pub key: String,
     /// The state.
     pub state: SessionState,
@@ -153,10 +155,10 @@ pub struct SessionInfo {
 }
 
 impl SessionInfo {
-    /// Whether it has the same key as another session, of the same owner and runtime.
+    /// Whether it has the same key as another session, of the same owner, runtime and package set.
     pub fn has_key_of(&self, other: &Self) -> bool {
-        !self.key.is_empty()
-            && (&self.owner, &self.runtime, &self.key) == (&other.owner, &other.runtime, &other.key)
+        let same_kind = self.runtime == other.runtime && self.packages == other.packages;
+        !self.key.is_empty() && same_kind && (&self.owner, &self.key) == (&other.owner, &other.key)
     }
 
     /// The end; `None` if it has not ended.

@@ -43,6 +43,7 @@ pub(super) fn script(
             None => Program::Source(String::new()),
         },
         runtime: request.runtime,
+        packages: request.packages,
         arguments: request.arguments,
         stdin: request.stdin,
         environment: variables(request.environment),

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use contracts::tavern::sandbox::v1::{self as wire, verdict::Kind};
+use core_types::Tenant;
 use sandbox_engine::{
     domain::{
         hardware::Hardware,
         isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
         limits::Limits,
         outcome::{Captured, Outcome, ScriptResult},
+        package_set::PackageSet,
         stream::Stream,
         usage::Usage,
         verdict::Verdict,
@@ -168,7 +170,19 @@ fn allowed_syscalls(level: IsolationLevel) -> u32 {
     u32::try_from(sandbox_launcher::seccomp::policy::allowed_calls(profile)).unwrap_or(u32::MAX)
 }
 
-pub(super) fn runtime(runtime: &Runtime, pool: PoolState) -> wire::Runtime {
+pub(super) fn runtime(
+    sandbox: &Sandbox,
+    runtime: &Runtime,
+    tenant: Option<Tenant>,
+) -> wire::Runtime {
+    let pool = sandbox.pool_state(runtime, None, tenant);
+    let sets = sandbox.package_sets(runtime).into_iter();
+    let package_sets = sets.map(|(packages, problem)| {
+        let digest = Some(packages.set.digest.as_str());
+        let pool = sandbox.pool_state(runtime, digest, tenant);
+        package_set(packages.set, problem, pool)
+    });
+    let package_sets = package_sets.collect();
     let interpreter = runtime.interpreter.as_ref();
     let version = interpreter.map_or_else(|_| String::new(), |found| found.version.clone());
     let problem = interpreter.err().cloned().unwrap_or_default();
@@ -183,6 +197,22 @@ pub(super) fn runtime(runtime: &Runtime, pool: PoolState) -> wire::Runtime {
         problem,
         warm_ready: pool.ready,
         warm_target: pool.target,
+        warm_problem: pool.problem,
+        package_sets,
+    }
+}
+
+fn package_set(set: PackageSet, problem: Option<String>, pool: PoolState) -> wire::PackageSet {
+    let package = |(name, version)| wire::Package { name, version };
+    wire::PackageSet {
+        name: set.name,
+        digest: set.digest,
+        packages: set.packages.into_iter().map(package).collect(),
+        modules: set.modules,
+        warm: set.warm,
+        size_bytes: set.bytes,
+        problem: problem.unwrap_or_default(),
+        warm_ready: pool.ready,
         warm_problem: pool.problem,
     }
 }

@@ -247,6 +247,7 @@ fn read_request(
         owner: Owner::new(context.principal(), request.caller_id),
         minimum_isolation: inward::level(isolation),
         minimum_enforcement: inward::enforcement(enforcement),
+        packages: request.packages,
         ..ScriptSpec::of(request.runtime, Program::Driver, of_driver)
     };
     Ok(SessionRequest {

@@ -16,6 +16,7 @@ use sandbox_engine::{
         script::{Content, InputFile, Network, Script},
     },
     input_files::HeldBlobs,
+    packages::HeldPackages,
     pool::PoolState,
     run::{self, Job, Origin, io_handler::Collector},
     runtimes::{Interpreter, Runtime},
@@ -37,6 +38,7 @@ use crate::{
 
 mod ending;
 mod gauges;
+pub(crate) mod packages;
 mod sessions;
 mod streaming;
 
@@ -108,10 +110,16 @@ impl Sandbox {
         &self.blobs
     }
 
-    /// The state of the waiting interpreters of a runtime as a tenant sees it; of all tenants if none is named.
-    pub fn pool_state(&self, runtime: &Runtime, tenant: Option<Tenant>) -> PoolState {
+    /// The state of the waiting interpreters of a runtime, with the package set of a digest or without any, as a tenant
+    /// sees it; of all tenants if none is named.
+    pub fn pool_state(
+        &self,
+        runtime: &Runtime,
+        digest: Option<&str>,
+        tenant: Option<Tenant>,
+    ) -> PoolState {
         let pool = self.engine.pool.as_ref();
-        pool.map(|pool| pool.state(&runtime.profile.name, tenant))
+        pool.map(|pool| pool.state(&runtime.profile.name, digest, tenant))
             .unwrap_or_default()
     }
 
@@ -193,8 +201,13 @@ impl Sandbox {
         self.still_serves(tenant)?;
         let script = Arc::new(script);
         let blobs = self.hold_blobs(&script).await?;
+        let held = self
+            .hold_packages(&script, runtime, interpreter, None)
+            .await?;
+        let (packages, interpreter) = held;
+        let set = packages.as_ref().map(HeldPackages::packages);
         let pool = self.engine.pool.as_ref();
-        let origin = match pool.and_then(|pool| pool.take(runtime, &script)) {
+        let origin = match pool.and_then(|pool| pool.take((runtime, interpreter), &script, set)) {
             Some(warm) => Origin::Warm(Box::new(warm)),
             None => Origin::Cold(tools.users.take().map_err(|_| self.busy())?),
         };
@@ -202,6 +215,7 @@ impl Sandbox {
             script,
             profile: runtime.profile.clone(),
             interpreter: interpreter.clone(),
+            packages,
             origin,
             blobs,
             accepted,

@@ -58,7 +58,7 @@ pub struct SessionRequest {
     pub total_time: Duration,
     /// Whether it may be ended for another session while it is idle.
     pub evictable: bool,
-    /// Its name among the sessions of its caller and runtime; may be empty.
+    /// Its name among the sessions of its caller, runtime and package set; may be empty.
     pub key: String,
 }
 

@@ -19,3 +19,17 @@ mod share;
 mod sockets;
 mod trees;
 mod uncounted;
+
+/// Programs of each family in Python that end by themselves.
+pub(crate) fn programs() -> [&'static str; 8] {
+    [
+        attempts::OWN_LISTENER,
+        exhaustion::OPEN_FILES,
+        exhaustion::ZOMBIES,
+        files::OTHERS_DIRECTORIES,
+        files::BITS_AND_ATTRIBUTES,
+        files::DEVICES,
+        network::SOCKETS,
+        secrets::LOOKS_FOR_SECRETS,
+    ]
+}

@@ -18,6 +18,7 @@ mod lifecycle;
 mod listed;
 mod odd;
 mod oracle;
+mod packages;
 mod principals;
 mod rounds;
 mod sessions;

@@ -25,7 +25,7 @@ use script_sandbox::{Sandbox, SandboxSettings};
 use tokio::task::JoinHandle;
 use tonic::{Code, Status};
 
-use crate::{audit, oracle::tells_no_secret};
+use crate::{audit, oracle::tells_no_secret, packages};
 
 /// Client of a sandbox in this process.
 pub(crate) type Client = ScriptSandboxServiceClient<Outbound>;
@@ -52,6 +52,7 @@ pub(crate) struct Host {
 impl Host {
     pub(crate) async fn with(settings: SandboxSettings) -> Host {
         audit::listen();
+        let settings = packages::with_sets(settings);
         let sandbox = script_sandbox::build(settings).await.unwrap();
         let services = script_sandbox::services(sandbox.clone());
         let transport = grpc_kit::local(&services);
@@ -224,6 +225,7 @@ pub(crate) fn reduced_settings() -> SandboxSettings {
 pub(crate) fn request(runtime: &str, source: &str) -> ExecuteRequest {
     ExecuteRequest {
         runtime: runtime.to_owned(),
+        packages: packages::of_every_script(runtime),
         program: Some(Program::SourceText(source.to_owned())),
         limits: Some(patient()),
         ..ExecuteRequest::default()

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::{Fields, Implementation, fields::kind_of};
-use crate::program;
+use crate::program::{self, Program};
 
 /// The service name under which the platform's own methods are known.
 const BUILTIN_SERVICE: &str = "builtin";
@@ -42,7 +42,7 @@ pub(super) fn from_implementation(fields: &mut Fields<'_>) -> Found {
                     fields,
                     program::parse_command("/implementation/command", &command),
                 )
-                .map(Implementation::Script)
+                .map(|program| with_packages(fields, object, place, program))
             }),
         "service" => {
             let service = fields.text_of(object, place, "service", true);
@@ -102,7 +102,7 @@ pub(super) fn from_handler(fields: &mut Fields<'_>) -> Found {
                     fields,
                     program::from_handler("/handler/scriptPath", &language, &path),
                 )
-                .map(Implementation::Script)
+                .map(|program| with_packages(fields, object, place, program))
             })
         }
         "service-method" => {
@@ -128,6 +128,20 @@ pub(super) fn from_handler(fields: &mut Fields<'_>) -> Found {
         fields.add("/handler/entryPoint", "unknown_parameter", message);
     }
     (implementation, timeout)
+}
+
+/// Adds the package set that a script imports.
+fn with_packages(
+    fields: &mut Fields<'_>,
+    object: &Map<String, Value>,
+    place: &str,
+    program: Program,
+) -> Implementation {
+    let packages = fields.text_of(object, place, "packages", false);
+    Implementation::Script(Program {
+        packages: packages.unwrap_or_default(),
+        ..program
+    })
 }
 
 fn service_method(

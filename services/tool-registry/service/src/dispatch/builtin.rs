@@ -65,6 +65,14 @@ pub fn definitions() -> Vec<Definition> {
         .collect()
 }
 
+/// Whether a method runs code that a model wrote.
+pub(crate) fn runs_code(method: &str) -> bool {
+    matches!(
+        Method::named(method),
+        Some(Method::Execute | Method::RunCell)
+    )
+}
+
 /// Every method, by the name that definitions use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Method {
@@ -171,7 +179,11 @@ impl Builtins {
         match method {
             Method::CurrentTime => time::current(self.clock.now(), &resolved.arguments),
             Method::Execute => code::execute(&self.sandbox, resolved).boxed().await,
-            Method::RunCell => cell::run(&self.sessions, resolved).boxed().await,
+            Method::RunCell => {
+                cell::run(&self.sandbox, &self.sessions, resolved)
+                    .boxed()
+                    .await
+            }
             Method::OnFiles(method) => self.on_workspace(method, resolved).await,
             Method::OnAgent(method) => match PeerCall::of(resolved) {
                 Ok(call) => {
@@ -243,6 +255,11 @@ fn carry_out_on(
         FileMethod::ApplyDiff => diff::apply_blocks(workspace, arguments),
         FileMethod::ApplyProjectDiff => diff::apply_unified(workspace, arguments),
     }
+}
+
+/// Returns a text argument that may be missing.
+fn optional_text<'a>(arguments: &'a Value, name: &str) -> Option<&'a str> {
+    arguments.get(name).and_then(Value::as_str)
 }
 
 /// Returns a text argument, of which the schema has made sure.

@@ -1,9 +1,10 @@
 //! The sandbox as scripts and the code interpreter use it.
 
+mod packages;
 mod sessions;
 mod verdict;
 
-use call_outcome::{CallOutcome, Category, Failure};
+use call_outcome::{CallOutcome, Category, Failure, missing_package};
 use std::{pin::pin, time::Duration};
 
 use contracts::tavern::{
@@ -18,10 +19,11 @@ use tonic::{Code, Status};
 
 use super::ResolvedCall;
 
+pub use packages::PackageSets;
 pub use sessions::Sessions;
 
 pub(super) use call_outcome::tail;
-pub(super) use sessions::CellRun;
+pub(super) use sessions::{CellPlace, CellRun};
 pub(super) use verdict::{failed_verdict, has_exited};
 
 /// The longest wait for a sandbox that is unavailable.
@@ -31,12 +33,30 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub struct Sandbox {
     sandbox: Transport,
+    packages: PackageSets,
 }
 
 impl Sandbox {
-    /// Takes script-sandbox behind a transport.
-    pub fn new(sandbox: Transport) -> Self {
-        Self { sandbox }
+    /// Takes script-sandbox behind a transport, and its package sets.
+    pub fn new(sandbox: Transport, packages: PackageSets) -> Self {
+        Self { sandbox, packages }
+    }
+
+    /// The package sets.
+    pub(super) fn packages(&self) -> &PackageSets {
+        &self.packages
+    }
+
+    /// Returns the failure of code of a runtime; where it wanted a package, the one that names the package sets.
+    pub(super) async fn explained(&self, failure: Failure, runtime: &str, stderr: &str) -> Failure {
+        match missing_package::read(stderr) {
+            Some(missing) => {
+                self.packages
+                    .not_installed(&missing, runtime, failure)
+                    .await
+            }
+            None => failure,
+        }
     }
 
     /// Runs one program. Its output is shown as output of the call while it runs, except the stream
@@ -138,6 +158,12 @@ fn failure_of(status: &Status) -> Failure {
             "runtime_unavailable",
             format!("the script's language cannot be run here: {said}"),
         ),
+        (_, Some(ErrorReason::UnknownPackageSet)) => {
+            (Category::Validation, "unknown_package_set", said.to_owned())
+        }
+        (_, Some(ErrorReason::PackageSetUnfit)) => {
+            (Category::Dependency, "package_set_unfit", said.to_owned())
+        }
         (_, Some(ErrorReason::SessionBusy)) => (
             Category::Runtime,
             "interpreter_busy",

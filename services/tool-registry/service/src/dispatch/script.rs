@@ -38,6 +38,7 @@ impl Scripts {
         let files = package.map_or(&[][..], |package| package.files());
         let request = ExecuteRequest {
             runtime: program.runtime.clone(),
+            packages: program.packages.clone(),
             program: Some(execute_request::Program::EntryPath(program.entry.clone())),
             files: files.iter().map(input_file).collect(),
             arguments: program.arguments.clone(),
@@ -46,7 +47,14 @@ impl Scripts {
         };
         let answer = Some(OutputStream::Out);
         match self.sandbox.execute(request, resolved, answer).await {
-            Ok(response) => ending_of(&response, &program.runtime, resolved),
+            Ok(response) => match ending_of(&response, &program.runtime, resolved) {
+                CallOutcome::Failed(failure) if has_exited(&response) => {
+                    let stderr = String::from_utf8_lossy(&response.stderr);
+                    let explained = self.sandbox.explained(failure, &program.runtime, &stderr);
+                    CallOutcome::Failed(explained.await)
+                }
+                outcome => outcome,
+            },
             Err(outcome) => outcome,
         }
     }

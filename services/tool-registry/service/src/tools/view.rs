@@ -16,6 +16,7 @@ use tool_domain::{
 };
 
 use super::{Missing, Shared, Tools};
+use crate::dispatch::builtin;
 use crate::store::{StoreError, tools_of};
 
 /// The most derived tools of a tenant that are kept compiled.
@@ -206,6 +207,14 @@ impl ToolView<'_> {
                 let etag = backend.map_or("", |backend| &backend.etag);
                 return self.bound(tool, etag, |definition| {
                     definition.limit_flags(of_method);
+                });
+            }
+            Implementation::Builtin(method) if builtin::runs_code(method) => {
+                let Some((described, digest)) = self.shared.packages.described().await else {
+                    return Ok(Arc::clone(tool));
+                };
+                return self.bound(tool, &digest, |definition| {
+                    definition.description.push_str(&described);
                 });
             }
             Implementation::Builtin(_)

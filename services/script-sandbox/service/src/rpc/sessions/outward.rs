@@ -31,6 +31,7 @@ pub(super) fn session(view: &SessionInfo) -> wire::Session {
         session_id: view.id.clone(),
         caller_id: view.owner.caller_id().to_owned(),
         runtime: view.runtime.clone(),
+        packages: view.packages.clone(),
         session_key: view.key.clone(),
         state: state.into(),
         end: view.end().map(end),

@@ -65,10 +65,16 @@ impl Sandbox {
         let mut record = Record::of_session(&id, &request_id, &request.script);
         let means = self.session_means(&request.script);
         let (tools, runtime, interpreter) = means.map_err(|refusal| record.refused(refusal))?;
+        // Before another session makes room for this one.
+        let held = self
+            .hold_packages(&request.script, runtime, interpreter, Some(&id))
+            .await;
+        let (packages, interpreter) = held.map_err(|refusal| record.refused(refusal))?;
         let view = SessionInfo {
             id: id.clone(),
             owner: request.script.owner.clone(),
             runtime: runtime.profile.name.clone(),
+            packages: request.script.packages.clone(),
             key: request.key,
             state: SessionState::Starting,
             limits: request.limits,
@@ -118,6 +124,7 @@ impl Sandbox {
             blobs,
             profile: runtime.profile.clone(),
             interpreter: interpreter.clone(),
+            packages,
             origin: Origin::Driver(user),
             accepted: Instant::now(),
         };

@@ -401,7 +401,7 @@ import os
 n = 0
 try:
     while n < 20000: os.open('/dev/null', os.O_RDONLY); n += 1
-except OSError as error: print(error.errno, n < 256)
+except OSError as error: print(error.errno, n < 1024)
 ";
 
 #[test]

@@ -5,17 +5,21 @@ use contracts::tavern::sandbox::v1::{CellEnded, CellInterruption, CellOutcome, S
 use script_client::Cell;
 use serde_json::{Map, Value, json};
 
-use super::{code::shown, text};
+use super::{code::shown, optional_text, text};
 use crate::dispatch::{
     ResolvedCall,
-    sandbox::{CellRun, Sessions, portable},
+    sandbox::{CellPlace, CellRun, Sandbox, Sessions, portable},
 };
 use crate::in_flight::STDOUT;
 
 const ENDED: &str = "the interpreter ended, and its variables are gone";
 
 /// Runs one cell in the interpreter of the call's conversation.
-pub(super) async fn run(sessions: &Sessions, resolved: &ResolvedCall) -> CallOutcome {
+pub(super) async fn run(
+    sandbox: &Sandbox,
+    sessions: &Sessions,
+    resolved: &ResolvedCall,
+) -> CallOutcome {
     let Some(conversation) = &resolved.conversation else {
         let message = "a cell belongs to a conversation, and the call names none; use \
                        CodeInterpreter:execute";
@@ -31,9 +35,23 @@ pub(super) async fn run(sessions: &Sessions, resolved: &ResolvedCall) -> CallOut
         _ => "node",
     };
     let caller = portable(conversation.as_str());
-    match sessions.run_cell(&caller, runtime, code, resolved).await {
-        Ok(ran) => ended(&ran, language, resolved),
-        Err(outcome) => outcome,
+    let named = optional_text(&resolved.arguments, "packages");
+    let packages = sandbox.packages().choose(named, runtime).await;
+    let place = CellPlace {
+        caller: &caller,
+        runtime,
+        packages: &packages,
+    };
+    let ran = match sessions.run_cell(place, code, resolved).await {
+        Ok(ran) => ran,
+        Err(outcome) => return outcome,
+    };
+    match (ended(&ran, language, resolved), &ran.cell.error) {
+        (CallOutcome::Failed(failure), Some(error)) => {
+            let trace = &error.traceback_text;
+            CallOutcome::Failed(sandbox.explained(failure, runtime, trace).await)
+        }
+        (outcome, _) => outcome,
     }
 }
 

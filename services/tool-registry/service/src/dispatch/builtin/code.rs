@@ -8,7 +8,7 @@ use contracts::tavern::sandbox::v1::{
 };
 use serde_json::{Map, Value, json};
 
-use super::text;
+use super::{optional_text, text};
 use crate::dispatch::{
     ResolvedCall,
     sandbox::{Sandbox, failed_verdict, has_exited, portable},
@@ -26,10 +26,12 @@ const MAX_REFUSED: usize = 16;
 
 /// Runs code and returns its output and the files that it left.
 pub(super) async fn execute(sandbox: &Sandbox, resolved: &ResolvedCall) -> CallOutcome {
-    let (language, request) = match request_of(resolved) {
+    let (language, mut request) = match request_of(resolved) {
         Ok(asked) => asked,
         Err(failure) => return CallOutcome::Failed(failure),
     };
+    let named = optional_text(&resolved.arguments, "packages");
+    request.packages = sandbox.packages().choose(named, &language).await;
     let response = match sandbox.execute(request, resolved, None).await {
         Ok(response) => response,
         Err(outcome) => return outcome,
@@ -38,7 +40,11 @@ pub(super) async fn execute(sandbox: &Sandbox, resolved: &ResolvedCall) -> CallO
         return CallOutcome::Succeeded(output_of(&response, resolved));
     };
     let failure = match has_exited(&response) {
-        true => with_trace(failure, &language, &response),
+        true => {
+            let failure = with_trace(failure, &language, &response);
+            let stderr = String::from_utf8_lossy(&response.stderr);
+            sandbox.explained(failure, &language, &stderr).await
+        }
         false => failure,
     };
     CallOutcome::Failed(with_files(failure, &response))

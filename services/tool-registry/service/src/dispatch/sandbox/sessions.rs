@@ -37,6 +37,16 @@ pub(in crate::dispatch) struct CellRun {
     pub(in crate::dispatch) restarted: Option<String>,
 }
 
+/// The interpreter in which a cell runs.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::dispatch) struct CellPlace<'a> {
+    /// The conversation, as the sandbox takes it.
+    pub(in crate::dispatch) caller: &'a str,
+    pub(in crate::dispatch) runtime: &'a str,
+    /// The package set; empty for none.
+    pub(in crate::dispatch) packages: &'a str,
+}
+
 impl Sessions {
     /// Makes a client.
     pub fn new(sandbox: Transport) -> Self {
@@ -50,15 +60,14 @@ impl Sessions {
     /// in doubt, as its changes to the interpreter stay.
     pub(in crate::dispatch) async fn run_cell(
         &self,
-        caller: &str,
-        runtime: &str,
+        place: CellPlace<'_>,
         code: &str,
         resolved: &ResolvedCall,
     ) -> Result<CellRun, CallOutcome> {
         let mut patience = Patience::new(PATIENCE, resolved.deadline);
         let mut ended_meanwhile = false;
         loop {
-            let broken = match self.try_cell(caller, runtime, code, resolved).await {
+            let broken = match self.try_cell(place, code, resolved).await {
                 Ok(ran) => return Ok(ran),
                 Err(broken) => broken,
             };
@@ -78,16 +87,15 @@ impl Sessions {
 
     async fn try_cell(
         &self,
-        caller: &str,
-        runtime: &str,
+        place: CellPlace<'_>,
         code: &str,
         resolved: &ResolvedCall,
     ) -> Result<CellRun, Broken> {
-        let session = self.session(caller, runtime, &resolved.context).await;
+        let session = self.session(place, &resolved.context).await;
         let (session, restarted) = session.map_err(unharmed)?;
         let request = RunCellRequest {
             session_id: session.session_id,
-            caller_id: caller.to_owned(),
+            caller_id: place.caller.to_owned(),
             source_text: code.to_owned(),
             ..RunCellRequest::default()
         };
@@ -108,13 +116,13 @@ impl Sessions {
     /// Returns the caller's interpreter, and why the one before it ended if this one is new.
     async fn session(
         &self,
-        caller: &str,
-        runtime: &str,
+        place: CellPlace<'_>,
         context: &CallContext,
     ) -> Result<(Session, Option<String>), Status> {
         let request = CreateSessionRequest {
-            caller_id: caller.to_owned(),
-            runtime: runtime.to_owned(),
+            caller_id: place.caller.to_owned(),
+            runtime: place.runtime.to_owned(),
+            packages: place.packages.to_owned(),
             session_key: KEY.to_owned(),
             // A conversation that rests gives way to others.
             evictable: true,

@@ -1,0 +1,334 @@
+//! Package sets on disk, as scripts use them.
+//!
+//! A set is a directory below `.sets`, named by its digest, with the libraries in `tree`, prepared files in `caches` and
+//! the description in [`MANIFEST`], which is written last: without it there is no set. A link with the name of the set
+//! leads there, and is replaced as a whole when the set is built again.
+
+use std::{
+    fs::{self, File},
+    io,
+    num::NonZero,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use rustix::fs::FlockOperation;
+
+use crate::domain::{
+    limits::Limits,
+    package_set::{self, PackageSet},
+};
+
+/// The directory of all sets, by digest.
+pub const SETS: &str = ".sets";
+/// The description of a set.
+pub const MANIFEST: &str = "set.json";
+/// The libraries of a set.
+pub const TREE: &str = "tree";
+/// The prepared files of a set.
+pub const CACHES: &str = "caches";
+/// The directory of package sets in the root of a script.
+const PACKAGES: &str = "/packages";
+/// The scripts and sessions that use a set, a locked file for each.
+const USERS: &str = "users";
+
+/// The package sets below a directory. Sets that are built or removed while the service runs are noticed at the next use.
+#[derive(Clone, Debug)]
+pub struct PackageStore {
+    directory: PathBuf,
+}
+
+/// A package set on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packages {
+    /// The description.
+    pub set: PackageSet,
+    /// Its directory.
+    directory: PathBuf,
+}
+
+/// The directories of a package set as a script sees them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Library {
+    /// The libraries.
+    pub tree: PathBuf,
+    /// The prepared files.
+    pub caches: PathBuf,
+}
+
+/// A package set that is in use, which keeps it from being removed.
+#[derive(Debug)]
+pub struct HeldPackages {
+    packages: Arc<Packages>,
+    /// Shared lock on the description; none for a set that is being built, which has none.
+    _used: Option<File>,
+    /// The locked file that names the user, if the directory can be written.
+    user: Option<(PathBuf, File)>,
+}
+
+/// A package set that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PackageError {
+    /// No set has this name.
+    #[error("no package set is named `{name}`; there are: {}", listed(.known))]
+    Unknown {
+        /// The requested name.
+        name: String,
+        /// The names of all sets.
+        known: Vec<String>,
+    },
+    /// The set does not fit the runtime or this machine.
+    #[error("the package set `{name}` cannot be used: {problem}")]
+    Unfit {
+        /// The name.
+        name: String,
+        /// The reason, with the remedy.
+        problem: String,
+    },
+}
+
+fn listed(names: &[String]) -> String {
+    match names {
+        [] => "none; the operator builds one with `tavern packages build`".to_owned(),
+        names => names.join(", "),
+    }
+}
+
+/// Whether a text is the name of a set: a letter or digit, then letters, digits, `_` and `-`; at most 64 bytes.
+pub fn is_name(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    text.len() <= 64
+        && text.bytes().all(plain)
+        && text
+            .bytes()
+            .next()
+            .is_some_and(|first| first.is_ascii_alphanumeric())
+}
+
+impl PackageStore {
+    /// Takes the directory of the sets, which need not exist. Empty: there are no sets.
+    pub fn new(directory: &Path) -> Self {
+        let absolute = std::path::absolute(directory);
+        Self {
+            directory: absolute.unwrap_or_default(),
+        }
+    }
+
+    /// The directory of the sets.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Every set, by name. A set whose description cannot be read is left out.
+    pub fn list(&self) -> Vec<Packages> {
+        let entries = fs::read_dir(&self.directory).into_iter().flatten();
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let mut names: Vec<String> = names.filter(|name| is_name(name)).collect();
+        names.sort();
+        let found = names.iter().filter_map(|name| self.read(name).ok());
+        found.collect()
+    }
+
+    /// The set of a name.
+    ///
+    /// # Errors
+    /// There is none, or its description cannot be read.
+    pub fn named(&self, name: &str) -> Result<Packages, PackageError> {
+        let found = match is_name(name) {
+            true => self.read(name),
+            false => Err(io::ErrorKind::NotFound.into()),
+        };
+        found.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => PackageError::Unknown {
+                name: name.to_owned(),
+                known: self.list().into_iter().map(|it| it.set.name).collect(),
+            },
+            _ => PackageError::Unfit {
+                name: name.to_owned(),
+                problem: format!("its description cannot be read: {error}"),
+            },
+        })
+    }
+
+    /// The set of a name, for an interpreter of this runtime, of which there are these versions.
+    ///
+    /// # Errors
+    /// There is none, or it does not fit.
+    pub fn find(
+        &self,
+        name: &str,
+        runtime: &str,
+        versions: &[&str],
+    ) -> Result<Packages, PackageError> {
+        let packages = self.named(name)?;
+        let fits = packages.set.check(runtime, versions);
+        fits.map_err(|problem| PackageError::Unfit {
+            name: name.to_owned(),
+            problem,
+        })?;
+        Ok(packages)
+    }
+
+    fn read(&self, name: &str) -> io::Result<Packages> {
+        let directory = fs::canonicalize(self.directory.join(name))?;
+        let text = fs::read(directory.join(MANIFEST))?;
+        let set: PackageSet = serde_json::from_slice(&text)?;
+        Ok(Packages { set, directory })
+    }
+}
+
+impl Packages {
+    /// A set in this directory.
+    pub fn new(set: PackageSet, directory: PathBuf) -> Self {
+        Self { set, directory }
+    }
+
+    /// The set as a script sees it that has no root of its own.
+    pub(crate) fn on_host(&self) -> Library {
+        Library::below(&self.directory)
+    }
+
+    /// The set as a script sees it in its own root, where it has the same place on every host.
+    pub(crate) fn inside(&self) -> Library {
+        Library::below(&Path::new(PACKAGES).join(&self.set.name))
+    }
+
+    /// The directories that a script with the set has to see.
+    pub(crate) fn readable(&self) -> Vec<PathBuf> {
+        self.parts(&self.on_host())
+    }
+
+    /// The same directories, with their places in the script's own root.
+    pub(crate) fn moved(&self) -> Vec<(PathBuf, PathBuf)> {
+        let inside = self.parts(&self.inside());
+        self.readable().into_iter().zip(inside).collect()
+    }
+
+    fn parts(&self, library: &Library) -> Vec<PathBuf> {
+        let caches = (!self.set.caches.is_empty()).then(|| library.caches.clone());
+        std::iter::once(library.tree.clone())
+            .chain(caches)
+            .collect()
+    }
+
+    /// Holds the set for a user, such as a session, until the value is dropped.
+    ///
+    /// # Errors
+    /// The set is being removed.
+    pub fn hold(self, user: &str) -> Result<HeldPackages, PackageError> {
+        let gone = || PackageError::Unknown {
+            name: self.set.name.clone(),
+            known: Vec::new(),
+        };
+        let used = File::open(self.directory.join(MANIFEST)).map_err(|_| gone())?;
+        rustix::fs::flock(&used, FlockOperation::NonBlockingLockShared).map_err(|_| gone())?;
+        // A service that may not write here cannot remove the set either, so that its users need no names.
+        let user = claim(&self.directory.join(USERS), user).ok();
+        Ok(HeldPackages {
+            packages: Arc::new(self),
+            _used: Some(used),
+            user,
+        })
+    }
+
+    /// The set while it is being built, by its only user.
+    pub fn unfinished(self) -> HeldPackages {
+        HeldPackages {
+            packages: Arc::new(self),
+            _used: None,
+            user: None,
+        }
+    }
+
+    /// Claims the set alone, so that it can be removed; no use begins until the lock is dropped.
+    ///
+    /// # Errors
+    /// The names of its users.
+    pub fn claim_alone(&self) -> Result<File, Vec<String>> {
+        let manifest = File::open(self.directory.join(MANIFEST)).map_err(|_| Vec::new())?;
+        match rustix::fs::flock(&manifest, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(manifest),
+            Err(_) => Err(users(&self.directory.join(USERS))),
+        }
+    }
+
+    /// The directory of the set.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+}
+
+impl Library {
+    fn below(directory: &Path) -> Self {
+        Self {
+            tree: directory.join(TREE),
+            caches: directory.join(CACHES),
+        }
+    }
+
+    /// Every prepared file below the directory for temporary files, and the file that it stands for.
+    pub(crate) fn links(&self, set: &PackageSet, temporary: &Path) -> Vec<(PathBuf, PathBuf)> {
+        let link = |path: &PathBuf| (temporary.join(path), self.caches.join(path));
+        set.caches.iter().map(link).collect()
+    }
+
+    /// The variables of a script with the set.
+    pub(crate) fn variables(
+        &self,
+        set: &PackageSet,
+        limits: &Limits,
+        temporary: &Path,
+    ) -> Vec<(String, String)> {
+        let tree = self.tree.display().to_string();
+        let temporary = temporary.display().to_string();
+        let variables = package_set::variables(set, threads(limits), &tree, &temporary);
+        variables
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
+    }
+}
+
+/// The number of threads of numeric libraries in a script with these limits.
+pub(crate) fn threads(limits: &Limits) -> u32 {
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    package_set::threads(limits, processors)
+}
+
+fn claim(directory: &Path, user: &str) -> io::Result<(PathBuf, File)> {
+    fs::create_dir_all(directory)?;
+    let path = directory.join(user);
+    let file = File::create(&path)?;
+    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    Ok((path, file))
+}
+
+/// The users whose files are locked; others belong to services that were killed.
+fn users(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let alive = entries.filter(|entry| {
+        let locked =
+            |file: File| rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_err();
+        File::open(entry.path()).is_ok_and(locked)
+    });
+    let mut names: Vec<String> = alive
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+impl HeldPackages {
+    /// The set.
+    pub fn packages(&self) -> &Arc<Packages> {
+        &self.packages
+    }
+}
+
+impl Drop for HeldPackages {
+    fn drop(&mut self) {
+        if let Some((path, _)) = &self.user {
+            // A file that stays is recognized by its missing lock.
+            let _ = fs::remove_file(path);
+        }
+    }
+}

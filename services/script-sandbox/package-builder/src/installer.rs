@@ -1,0 +1,263 @@
+//! The programs that fetch packages: pip and npm, as they are installed. They run outside of the sandbox, for they need a
+//! network, and execute no line of a package: pip takes wheels only, npm runs no scripts.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Output, Stdio},
+    time::Duration,
+};
+
+use sandbox_engine::{domain::profile::Installer, runtimes::Interpreter};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::{
+    error::{At as _, BuildError},
+    lock::Lock,
+};
+
+/// The longest time that a program may take.
+const LONGEST: Duration = Duration::from_secs(1800);
+
+/// The most bytes of a failure that are reported.
+const SAID: usize = 4096;
+
+/// The installer of a runtime, for one of its interpreters.
+pub(crate) struct Fetcher<'a> {
+    pub(crate) installer: Installer,
+    pub(crate) interpreter: &'a Interpreter,
+}
+
+impl Fetcher<'_> {
+    /// Resolves packages and returns a lock with a hash for every file.
+    pub(crate) async fn resolve(
+        &self,
+        packages: &[String],
+        scratch: &Path,
+    ) -> Result<String, BuildError> {
+        self.demand("resolve packages").await?;
+        match self.installer {
+            Installer::Pip => self.resolve_wheels(packages, scratch).await,
+            Installer::Npm => self.resolve_modules(packages, scratch).await,
+        }
+    }
+
+    /// Fetches the files of a lock into a directory. They are the wheels of pip, or the tree of npm.
+    pub(crate) async fn fetch(&self, lock: &Lock, into: &Path) -> Result<(), BuildError> {
+        self.demand("fetch packages").await?;
+        match self.installer {
+            Installer::Pip => {
+                let file = into.join("lock.txt");
+                std::fs::write(&file, &lock.text).at("writing", &file)?;
+                let mut pip = self.pip("download");
+                pip.args([
+                    "--no-deps",
+                    "--require-hashes",
+                    "--only-binary",
+                    ":all:",
+                    "--no-input",
+                ])
+                .arg("--dest")
+                .arg(into)
+                .arg("--requirement")
+                .arg(&file);
+                run("pip", pip).await?;
+                std::fs::remove_file(&file).at("removing", &file)
+            }
+            Installer::Npm => {
+                write(into, "package.json", &root_of(&lock.text))?;
+                write(into, "package-lock.json", &lock.text)?;
+                let mut npm = npm(into, "ci");
+                npm.arg("--no-bin-links");
+                run("npm", npm).await.map(drop)
+            }
+        }
+    }
+
+    async fn resolve_wheels(
+        &self,
+        packages: &[String],
+        scratch: &Path,
+    ) -> Result<String, BuildError> {
+        let report = scratch.join("report.json");
+        let mut pip = self.pip("install");
+        pip.args([
+            "--dry-run",
+            "--ignore-installed",
+            "--only-binary",
+            ":all:",
+            "--no-input",
+            "--quiet",
+        ])
+        .arg("--report")
+        .arg(&report)
+        .args(packages);
+        run("pip", pip).await?;
+        let text = std::fs::read_to_string(&report).at("reading", &report)?;
+        let report: Report = serde_json::from_str(&text).at("reading", &report)?;
+        let mut lines = Vec::new();
+        for resolved in report.install {
+            let (metadata, archive) = (resolved.metadata, resolved.download_info.archive_info);
+            let name = metadata.name;
+            let Some(digest) = archive.hashes.sha256 else {
+                let problem = "the index gives no SHA-256 of its file".to_owned();
+                return Err(BuildError::Package {
+                    package: name,
+                    problem,
+                });
+            };
+            lines.push(format!(
+                "{}=={} \\\n    --hash=sha256:{digest}\n",
+                crate::lock::normalized(&name),
+                metadata.version
+            ));
+        }
+        lines.sort();
+        Ok(lines.concat())
+    }
+
+    async fn resolve_modules(
+        &self,
+        packages: &[String],
+        scratch: &Path,
+    ) -> Result<String, BuildError> {
+        write(scratch, "package.json", "{\"private\": true}\n")?;
+        let mut npm = npm(scratch, "install");
+        npm.args([
+            "--package-lock-only",
+            "--save-exact",
+            "--omit-lockfile-registry-resolved",
+        ])
+        .args(packages);
+        run("npm", npm).await?;
+        let lock = scratch.join("package-lock.json");
+        let text = std::fs::read_to_string(&lock).at("reading", &lock)?;
+        let mut lock: Value = serde_json::from_str(&text).at("reading", &lock)?;
+        if let Some(root) = lock.pointer_mut("/name") {
+            // It is the name of a temporary directory.
+            *root = json!("packages");
+        }
+        let mut text = serde_json::to_string_pretty(&lock).at("writing", scratch)?;
+        text.push('\n');
+        Ok(text)
+    }
+
+    /// Checks that the program is there and not too old.
+    async fn demand(&self, purpose: &'static str) -> Result<(), BuildError> {
+        let (program, least) = match self.installer {
+            Installer::Pip => ("pip", 23),
+            Installer::Npm => ("npm", 9),
+        };
+        let missing = |problem: String| BuildError::Program {
+            program,
+            least,
+            purpose,
+            problem,
+        };
+        let asked = Command::new(program)
+            .arg("--version")
+            .stdin(Stdio::null())
+            .output()
+            .await;
+        let answer = asked.map_err(|error| missing(format!("it cannot be started: {error}")))?;
+        let said = String::from_utf8_lossy(&answer.stdout);
+        let numbers = said.split(|each: char| !each.is_ascii_digit());
+        let major = numbers
+            .filter_map(|number| number.parse::<u32>().ok())
+            .next();
+        match major {
+            Some(major) if answer.status.success() && major >= least => Ok(()),
+            _ => Err(missing(format!("it reports: {}", said.trim()))),
+        }
+    }
+
+    /// pip as it works for the interpreter of the set, whichever it was installed for.
+    fn pip(&self, command: &str) -> Command {
+        let mut pip = Command::new("pip");
+        pip.arg("--python")
+            .arg(&self.interpreter.executable)
+            .args(["--disable-pip-version-check", command]);
+        pip
+    }
+}
+
+fn npm(directory: &Path, command: &str) -> Command {
+    let mut npm = Command::new("npm");
+    npm.current_dir(directory).args([
+        command,
+        "--ignore-scripts",
+        "--no-audit",
+        "--no-fund",
+        "--loglevel=error",
+    ]);
+    npm
+}
+
+/// The `package.json` to which a lock belongs.
+fn root_of(lock: &str) -> String {
+    let lock: Value = serde_json::from_str(lock).unwrap_or_default();
+    let root = lock.pointer("/packages/").cloned().unwrap_or_default();
+    let mut package = json!({"private": true});
+    for part in ["dependencies", "optionalDependencies"] {
+        if let Some(dependencies) = root.get(part) {
+            package[part] = dependencies.clone();
+        }
+    }
+    package.to_string()
+}
+
+fn write(directory: &Path, name: &str, text: &str) -> Result<(), BuildError> {
+    let path: PathBuf = directory.join(name);
+    std::fs::write(&path, text).at("writing", path)
+}
+
+/// Runs a program to its end.
+async fn run(program: &'static str, mut command: Command) -> Result<Output, BuildError> {
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    let failed = |said: String| BuildError::Fetch { program, said };
+    let output = tokio::time::timeout(LONGEST, command.output()).await;
+    let output = output.map_err(|_| failed("it did not end in half an hour".to_owned()))?;
+    let output = output.map_err(|error| failed(error.to_string()))?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let said = [output.stderr, output.stdout].concat();
+    let end = &said[said.len().saturating_sub(SAID)..];
+    Err(failed(String::from_utf8_lossy(end).trim().to_owned()))
+}
+
+/// The report of `pip install --report`, as far as it is used.
+#[derive(Deserialize)]
+struct Report {
+    install: Vec<Resolved>,
+}
+
+#[derive(Deserialize)]
+struct Resolved {
+    metadata: Metadata,
+    download_info: DownloadInfo,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    name: String,
+    version: String,
+}
+
+#[derive(Deserialize)]
+struct DownloadInfo {
+    #[serde(default)]
+    archive_info: ArchiveInfo,
+}
+
+#[derive(Default, Deserialize)]
+struct ArchiveInfo {
+    #[serde(default)]
+    hashes: Hashes,
+}
+
+#[derive(Default, Deserialize)]
+struct Hashes {
+    sha256: Option<String>,
+}

@@ -1,0 +1,139 @@
+//! Sets that are removed, built again or damaged while scripts use them.
+
+use std::{fs, path::Path};
+
+use contracts::tavern::{
+    common::v1::ErrorReason,
+    sandbox::v1::{CreateSessionRequest, DeleteSessionRequest},
+};
+use package_builder::BuildError;
+use sandbox_engine::packages::PackageStore;
+use script_sandbox::SandboxSettings;
+use tonic::Code;
+
+use super::{levels, listed, sets, with};
+use crate::support::{Host, expect_output, expect_refusal, python};
+
+/// A copy of the sets, which a test may change.
+fn copy() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let copied = std::process::Command::new("cp")
+        .args(["--archive", "--no-target-directory"])
+        .arg(sets())
+        .arg(directory.path())
+        .status();
+    assert!(copied.unwrap().success());
+    directory
+}
+
+async fn host_on(directory: &Path) -> Host {
+    Host::with(SandboxSettings {
+        packages_directory: directory.to_owned(),
+        ..levels().remove(0)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_set_is_not_removed_while_a_session_uses_it() {
+    let directory = copy();
+    let host = host_on(directory.path()).await;
+    let store = PackageStore::new(directory.path());
+    let mut sessions = host.sessions.clone();
+    let made = sessions
+        .create_session(CreateSessionRequest {
+            runtime: "python3".to_owned(),
+            packages: "small".to_owned(),
+            ..CreateSessionRequest::default()
+        })
+        .await;
+    let session_id = made.unwrap().into_inner().session.unwrap().session_id;
+    let refused = package_builder::remove(&store, "small").unwrap_err();
+    let BuildError::InUse { users, .. } = &refused else {
+        panic!("{refused}");
+    };
+    assert_eq!(users, std::slice::from_ref(&session_id));
+    sessions
+        .delete_session(DeleteSessionRequest {
+            session_id,
+            ..DeleteSessionRequest::default()
+        })
+        .await
+        .unwrap();
+    package_builder::remove(&store, "small").unwrap();
+    assert!(listed(&host, "small").await.is_none());
+    let gone = host
+        .client
+        .clone()
+        .execute(with("small", python("1")))
+        .await;
+    expect_refusal(
+        &gone.unwrap_err(),
+        Code::NotFound,
+        ErrorReason::UnknownPackageSet,
+    );
+    let twice = package_builder::remove(&store, "small").unwrap_err();
+    assert!(matches!(twice, BuildError::Set(_)), "{twice}");
+}
+
+#[tokio::test]
+async fn a_set_for_another_version_or_processor_is_unfit_at_the_start_and_at_use() {
+    for (field, other) in [("version", "2.7.18"), ("architecture", "vax")] {
+        let directory = copy();
+        let manifest = directory.path().join("small/set.json");
+        let text = fs::read_to_string(&manifest).unwrap();
+        let mut set: serde_json::Value = serde_json::from_str(&text).unwrap();
+        set[field] = other.into();
+        fs::write(&manifest, set.to_string()).unwrap();
+        let host = host_on(directory.path()).await;
+        let set = listed(&host, "small").await.unwrap();
+        assert!(set.problem.contains(other), "{set:?}");
+        let refused = host
+            .client
+            .clone()
+            .execute(with("small", python("1")))
+            .await;
+        let refused = refused.unwrap_err();
+        expect_refusal(
+            &refused,
+            Code::FailedPrecondition,
+            ErrorReason::PackageSetUnfit,
+        );
+        assert!(
+            refused.message().contains("tavern packages build small"),
+            "{refused:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_directory_without_a_whole_description_is_no_set() {
+    let directory = copy();
+    let host = host_on(directory.path()).await;
+    expect_output(&host.run(with("small", python("print(1)"))).await, "1\n");
+    let manifest = directory.path().join("small/set.json");
+    fs::write(&manifest, "{\"name\": \"small\"").unwrap();
+    assert!(listed(&host, "small").await.is_none());
+    let refused = host
+        .client
+        .clone()
+        .execute(with("small", python("1")))
+        .await;
+    let refused = refused.unwrap_err();
+    expect_refusal(
+        &refused,
+        Code::FailedPrecondition,
+        ErrorReason::PackageSetUnfit,
+    );
+    fs::remove_file(&manifest).unwrap();
+    let refused = host
+        .client
+        .clone()
+        .execute(with("small", python("1")))
+        .await;
+    expect_refusal(
+        &refused.unwrap_err(),
+        Code::NotFound,
+        ErrorReason::UnknownPackageSet,
+    );
+}
