@@ -109,7 +109,7 @@ console: $(CONSOLE)/node_modules/.package-lock.json ## Build the page at /consol
 	@cd $(CONSOLE) && node build.mjs $(CONSOLE_BUILT)
 
 .PHONY: bench
-bench: check-rust ## Measure against the floor of this machine (the profile that ships)
+bench: check-rust packages-data ## Measure against the floor of this machine (the profile that ships)
 	@$(CARGO) build --locked --profile dist --workspace --exclude bench --bins
 	@$(CARGO) run --locked --profile dist --package bench
 

@@ -7,6 +7,7 @@ mod durable;
 mod edges;
 mod follow;
 mod outstanding;
+mod packages;
 mod parse;
 mod script;
 mod serve;
@@ -47,6 +48,8 @@ pub(crate) enum Benchmark {
     Edges,
     /// Scripts in the sandbox.
     Script,
+    /// Scripts with numpy, pandas and matplotlib.
+    Packages,
     /// The start of the program, and its memory while idle.
     Serve,
     /// Tenants beside each other.
@@ -57,7 +60,7 @@ pub(crate) enum Benchmark {
 
 impl Benchmark {
     /// All, in the order of the table.
-    pub(crate) const ALL: [Benchmark; 14] = [
+    pub(crate) const ALL: [Benchmark; 15] = [
         Benchmark::Parse,
         Benchmark::Call,
         Benchmark::Outstanding,
@@ -69,6 +72,7 @@ impl Benchmark {
         Benchmark::Follow,
         Benchmark::Edges,
         Benchmark::Script,
+        Benchmark::Packages,
         Benchmark::Serve,
         Benchmark::Tenants,
         Benchmark::Tracing,
@@ -90,6 +94,7 @@ impl Benchmark {
             Benchmark::Agents => agents::run(effort).await,
             Benchmark::Follow => follow::run(effort).await,
             Benchmark::Edges => edges::run(effort).await,
+            Benchmark::Packages => packages::run(effort).await,
             Benchmark::Script => script::run(effort).await,
             Benchmark::Serve => serve::run(effort).await,
             Benchmark::Tenants => tenants::run(effort).await,

@@ -53,6 +53,8 @@ pub struct PoolState {
     pub ready: u32,
     /// The number that should wait.
     pub target: u32,
+    /// The memory of those that wait or are started, in bytes.
+    pub memory: u64,
     /// The reason why the last one could not be made to wait; empty if it could.
     pub problem: String,
 }
@@ -165,6 +167,7 @@ impl Pool {
         for entry in entries.iter().filter(counts) {
             state.ready += entry.waiting();
             state.target += entry.sizer.target();
+            state.memory += entry.memory_in_use();
             if state.problem.is_empty() {
                 state.problem = self.inner.problem_of(entry);
             }

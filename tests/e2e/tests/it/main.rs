@@ -40,6 +40,7 @@ mod model_endpoint;
 mod native_calls;
 mod once;
 mod output_text;
+mod packages;
 mod peers;
 mod played_models;
 mod progress;

@@ -207,7 +207,7 @@ fn retire_all(unwanted: VecDeque<WarmInterpreter>, retiring: &mut JoinSet<()>) {
 
 impl PoolEntry {
     /// The memory of its waiting and starting interpreters, in bytes.
-    fn memory_in_use(&self) -> u64 {
+    pub(super) fn memory_in_use(&self) -> u64 {
         let waiting: u64 = self.ready.iter().map(WarmInterpreter::memory).sum();
         waiting + u64::from(self.starting) * self.memory
     }

@@ -12,7 +12,7 @@ use crate::error::Refusal;
 
 impl Sandbox {
     /// The package sets for a runtime, each with the reason why it cannot be used.
-    pub(crate) fn package_sets(&self, runtime: &Runtime) -> Vec<(Packages, Option<String>)> {
+    pub fn package_sets(&self, runtime: &Runtime) -> Vec<(Packages, Option<String>)> {
         let versions = versions(runtime);
         let name = runtime.profile.name.as_str();
         let sets = self.engine.packages.list().into_iter();

@@ -150,7 +150,9 @@ impl PackageSets {
         let of_runtime = |set: &&KnownSet| set.runtimes.iter().any(|name| name == runtime);
         let name = missing.name.as_deref();
         let has = |set: &&KnownSet| name.is_some_and(|name| set.has(name));
-        let advice = match (name, sets.iter().filter(of_runtime).find(has)) {
+        let mut having: Vec<&KnownSet> = sets.iter().filter(of_runtime).filter(has).collect();
+        having.sort_by_key(|set| !self.defaults.contains(&set.name));
+        let advice = match (name, having.first()) {
             (Some(name), Some(set)) => format!(
                 "{name} is in the package set {0}: pass \"packages\": \"{0}\".",
                 set.name
