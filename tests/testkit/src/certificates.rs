@@ -38,6 +38,32 @@ impl Certificates {
         Ok(())
     }
 
+    /// Issues the certificate of a service anew, for further hosts.
+    ///
+    /// # Errors
+    /// As [`Certificates::run`].
+    pub(crate) fn name_hosts(&self, service: ServiceName, hosts: &[&str]) -> anyhow::Result<()> {
+        let hosts = hosts.iter().flat_map(|host| ["--host", host]);
+        let issue = ["issue", service.word(), "--replace"]
+            .into_iter()
+            .chain(hosts);
+        self.run(&issue.collect::<Vec<_>>())
+    }
+
+    /// Returns the files with the certificate and the key of a service.
+    pub fn pair(&self, service: ServiceName) -> [String; 2] {
+        ["pem", "key"].map(|ending| self.file(&format!("{}.{ending}", service.word())))
+    }
+
+    /// Returns the file with the certificate of the CA.
+    pub fn ca(&self) -> String {
+        self.file("ca.pem")
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+
     /// Returns the directory.
     pub fn path(&self) -> &Path {
         &self.0
@@ -51,17 +77,11 @@ impl Certificates {
             ServiceName::Gateway => (peers, "CA"),
             _ => (&["SERVER"][..], "PEER_CA"),
         };
-        let word = service.word();
-        let files = [
-            ("CERT", format!("{word}.pem")),
-            ("KEY", format!("{word}.key")),
-            (ca, "ca.pem".to_owned()),
-        ];
+        let [cert, key] = self.pair(service);
+        let files = [("CERT", cert), ("KEY", key), (ca, self.ca())];
         let settings = sections.iter().flat_map(|section| {
-            files.iter().map(move |(key, file)| {
-                let path = self.0.join(file).display().to_string();
-                (format!("{section}__TLS__{key}"), path)
-            })
+            let files = files.iter();
+            files.map(move |(key, file)| (format!("{section}__TLS__{key}"), file.clone()))
         });
         settings.collect()
     }
@@ -78,8 +98,15 @@ impl Certificates {
     /// Returns the settings of a client without a certificate that expects a service.
     pub fn believing(&self, expected: ServiceName) -> ClientTls {
         ClientTls {
-            ca: self.0.join("ca.pem"),
             name: format!("spiffe://tavern.internal/tavern/{}", expected.word()),
+            ..self.ca_alone()
+        }
+    }
+
+    /// Returns the settings of a client without a certificate that expects the host that it calls.
+    pub(crate) fn ca_alone(&self) -> ClientTls {
+        ClientTls {
+            ca: self.0.join("ca.pem"),
             ..ClientTls::default()
         }
     }

@@ -5,7 +5,9 @@
 //! ports and no test has to guess a free one.
 
 mod access;
+mod approvals;
 mod certificates;
+mod clients;
 mod http;
 mod issuer;
 mod process;
@@ -16,11 +18,12 @@ mod tenants;
 mod wait;
 
 pub use access::{Decision, decision, differences};
+pub use approvals::{APPROVER_KEY, approvals_file};
 pub use certificates::Certificates;
 pub use http::exchange;
 pub use issuer::TestIssuer;
 pub use process::{Process, binary, repository};
 pub use python::{PythonServer, python, python_program};
 pub use run::{Followed, collect, invoke, until};
-pub use stack::{APPROVER_KEY, Stack, StackBuilder, approvals_file, own_loopback_address};
+pub use stack::{PUBLIC_NAME, Stack, StackBuilder, own_loopback_address};
 pub use wait::eventually;

@@ -7,23 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 use anyhow::{Context, ensure};
-use contracts::tavern::agent::v1::agent_service_client::AgentServiceClient;
-use contracts::tavern::agent::v1::model_service_client::ModelServiceClient;
-use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
 use contracts::tavern::registry::v1::BootstrapRequest;
-use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
-use contracts::tavern::registry::v1::identity_service_client::IdentityServiceClient;
-use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
-use contracts::tavern::sandbox::v1::blob_service_client::BlobServiceClient;
-use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
-use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
 use grpc_kit::tls::ClientTls;
 use grpc_kit::{ClientSettings, Outbound, ServiceName, Transport};
-use serde_json::{Value, json};
 use tempfile::TempDir;
 use tonic::{Code, Request};
 
+use crate::approvals::approvals_file;
 use crate::certificates::Certificates;
 use crate::process::{Process, binary, repository};
 use crate::wait::eventually;
@@ -35,12 +26,8 @@ struct Service {
     port: u16,
 }
 
-/// The key of an approver of every stack.
-pub const APPROVER_KEY: &str = "the key of the tests";
-
-/// The SHA-256 of [`APPROVER_KEY`].
-const APPROVER_KEY_SHA256: &str =
-    "e058567aec88596c0e58341bf112fe55029b19828eb2d2241b846b1af69fe6f2";
+/// A name of every encrypted stack that is no name of loopback.
+pub const PUBLIC_NAME: &str = "tavern.example";
 
 const GATEWAY: Service = Service {
     program: "gateway",
@@ -78,6 +65,7 @@ const PROGRAMS: &str = "/usr/local/bin:/usr/bin:/bin";
 pub struct StackBuilder {
     separate: bool,
     with_certificates: bool,
+    encrypted: bool,
     with_keys: bool,
     deploy: Option<PathBuf>,
     environment: Vec<(String, String)>,
@@ -92,7 +80,7 @@ pub struct Stack {
     processes: Vec<Process>,
     /// The key of the administrator; `None` while no key exists.
     key: Option<String>,
-    /// The certificates by which the services prove themselves.
+    /// The certificates of the services, by which they prove themselves or which clients of the gateway see.
     certificates: Option<Certificates>,
 }
 
@@ -107,6 +95,12 @@ impl StackBuilder {
     pub fn proven(mut self) -> Self {
         self.with_certificates = true;
         self.separate()
+    }
+
+    /// Serves clients over TLS, at the address of the stack and as [`PUBLIC_NAME`].
+    pub fn encrypted(mut self) -> Self {
+        self.encrypted = true;
+        self
     }
 
     /// Creates the key of an administrator at the first start, which the clients of the stack send.
@@ -140,9 +134,12 @@ impl StackBuilder {
             key: None,
             certificates: None,
         };
-        if stack.builder.with_certificates {
+        if stack.builder.with_certificates || stack.builder.encrypted {
             let directory = stack.directory.path().join("certs");
             stack.certificates = Some(Certificates::make(directory)?);
+        }
+        if let Some(certificates) = stack.encryption() {
+            certificates.name_hosts(ServiceName::Gateway, &[&stack.host, PUBLIC_NAME])?;
         }
         stack.restart().await?;
         if stack.builder.with_keys {
@@ -205,17 +202,18 @@ impl Stack {
     /// # Panics
     /// The key is no text for a header.
     pub fn transport_with(&self, key: Option<&str>) -> Transport {
-        let settings = ClientSettings::to(self.uri(&GATEWAY));
+        let settings = ClientSettings {
+            tls: self
+                .encryption()
+                .map(Certificates::ca_alone)
+                .unwrap_or_default(),
+            ..ClientSettings::to(self.uri(&GATEWAY))
+        };
         let transport = grpc_kit::remote(&settings).expect("a loopback address is a good address");
         match key.map(|key| format!("Bearer {key}").parse()) {
             Some(header) => transport.authorized(header.expect("a key is plain text")),
             None => transport,
         }
-    }
-
-    /// Returns a client of principals and keys, at the gateway.
-    pub fn identities(&self) -> IdentityServiceClient<Outbound> {
-        IdentityServiceClient::new(self.transport(&GATEWAY).outermost())
     }
 
     /// Sets an environment variable of every process from the next start on.
@@ -282,7 +280,7 @@ impl Stack {
             "TAVERN__APPROVALS_FILE".to_owned(),
             approvals_file(&self.deploy(), self.directory.path())?,
         ));
-        let arguments = [
+        let mut arguments = vec![
             "serve",
             "--listen",
             &listen,
@@ -291,6 +289,13 @@ impl Stack {
             "--deploy-dir",
             &deploy,
         ];
+        let pair = self
+            .encryption()
+            .map(|made| made.pair(ServiceName::Gateway));
+        let [cert, key] = pair.unwrap_or_default();
+        if self.builder.encrypted {
+            arguments.extend(["--tls-cert", &cert, "--tls-key", &key]);
+        }
         self.spawn("tavern", &arguments, &environment)?;
         self.await_service(&GATEWAY).await
     }
@@ -336,58 +341,30 @@ impl Stack {
         Ok(self.processes.swap_remove(place))
     }
 
-    /// Returns a client of the gateway.
-    pub fn gateway(&self) -> GatewayServiceClient<Outbound> {
-        GatewayServiceClient::new(self.transport(&GATEWAY).outermost())
-    }
-
-    /// Returns a client of all runs, at the gateway.
-    pub fn runs(&self) -> RunServiceClient<Outbound> {
-        RunServiceClient::new(self.transport(&GATEWAY).outermost())
-    }
-
-    /// Returns a client of tool-registry.
-    pub fn registry(&self) -> ToolRegistryServiceClient<Outbound> {
-        ToolRegistryServiceClient::new(self.transport(&REGISTRY).outermost())
-    }
-
-    /// Returns a client of calls, at the gateway.
-    pub fn calls(&self) -> CallServiceClient<Outbound> {
-        CallServiceClient::new(self.transport(&GATEWAY).outermost())
-    }
-
-    /// Returns a client of workflow-execution.
-    pub fn workflow(&self) -> WorkflowServiceClient<Outbound> {
-        WorkflowServiceClient::new(self.transport(&WORKFLOW).outermost())
-    }
-
-    /// Returns a client of script-sandbox.
-    pub fn sandbox(&self) -> ScriptSandboxServiceClient<Outbound> {
-        ScriptSandboxServiceClient::new(self.transport(&SANDBOX).outermost())
-    }
-
-    /// Returns a client of the files of scripts, at the gateway.
-    pub fn blobs(&self) -> BlobServiceClient<Outbound> {
-        BlobServiceClient::new(self.transport(&GATEWAY).outermost())
-    }
-
-    /// Returns a client of agent-runtime.
-    pub fn agent(&self) -> AgentServiceClient<Outbound> {
-        AgentServiceClient::new(self.transport(&AGENT).outermost())
-    }
-
-    /// Returns a client of the models of agent-runtime.
-    pub fn models(&self) -> ModelServiceClient<Outbound> {
-        ModelServiceClient::new(self.transport(&AGENT).outermost())
-    }
-
     /// Returns the certificates of the services.
     ///
     /// # Panics
-    /// The services do not prove themselves.
+    /// The stack has none.
     pub fn certificates(&self) -> &Certificates {
         let certificates = self.certificates.as_ref();
         certificates.expect("the stack was started with certificates")
+    }
+
+    /// Returns the file with the CA that clients believe; `None` for a stack that serves them without TLS.
+    pub fn ca(&self) -> Option<String> {
+        self.encryption().map(Certificates::ca)
+    }
+
+    /// Returns the certificates of a stack that serves clients over TLS.
+    fn encryption(&self) -> Option<&Certificates> {
+        let made = self.certificates.as_ref();
+        made.filter(|_| self.builder.encrypted)
+    }
+
+    /// Returns the certificates by which the services prove themselves.
+    fn proof(&self) -> Option<&Certificates> {
+        let made = self.certificates.as_ref();
+        made.filter(|_| self.builder.with_certificates)
     }
 
     /// Returns the way to a service of a separate stack with certificates of its own.
@@ -400,14 +377,13 @@ impl Stack {
         grpc_kit::remote(&ClientSettings { uri, tls }).expect("the certificates are good")
     }
 
-    fn transport(&self, service: &Service) -> Transport {
-        let name = ServiceName::of_program(service.program).unwrap_or(ServiceName::Gateway);
-        if !self.builder.separate || name == ServiceName::Gateway {
+    /// Returns the way to a service: to one behind the gateway as the gateway goes, if it is a process of its own.
+    pub(crate) fn transport(&self, service: ServiceName) -> Transport {
+        if !self.builder.separate || service == ServiceName::Gateway {
             return self.transport_with(self.key.as_deref());
         }
-        let of_gateway = |made: &Certificates| made.client(ServiceName::Gateway.word(), name);
-        let tls = self.certificates.as_ref().map(of_gateway);
-        self.transport_of(name, tls.unwrap_or_default())
+        let of_gateway = |made: &Certificates| made.client(ServiceName::Gateway.word(), service);
+        self.transport_of(service, self.proof().map(of_gateway).unwrap_or_default())
     }
 
     fn uri(&self, service: &Service) -> String {
@@ -417,10 +393,11 @@ impl Stack {
             GATEWAY.port
         };
         // Clients of the gateway have no certificates.
-        let scheme = match self.builder.with_certificates && service.program != GATEWAY.program {
-            true => "https",
-            false => "http",
+        let is_encrypted = match service.program == GATEWAY.program {
+            true => self.builder.encrypted,
+            false => self.builder.with_certificates,
         };
+        let scheme = if is_encrypted { "https" } else { "http" };
         format!("{scheme}://{}:{port}", self.host)
     }
 
@@ -468,11 +445,9 @@ impl Stack {
         for (key, peer) in peers {
             set(&format!("{key}__URI"), self.uri(peer));
         }
-        if let Some(certificates) = &self.certificates {
-            let peers: Vec<_> = peers.iter().map(|(key, _)| *key).collect();
-            for (key, file) in certificates.settings(service.program, &peers) {
-                set(&key, file);
-            }
+        let peers: Vec<_> = peers.iter().map(|(key, _)| *key).collect();
+        for (key, file) in self.tls_settings(service.program, &peers) {
+            set(&key, file);
         }
         if service.program == "script-sandbox" {
             let blobs = self.directory.path().join("blobs");
@@ -509,6 +484,19 @@ impl Stack {
         Ok(environment)
     }
 
+    /// Returns the settings of TLS of a program that calls `peers`.
+    fn tls_settings(&self, program: &str, peers: &[&str]) -> Vec<(String, String)> {
+        let proof = self.proof().map(|made| made.settings(program, peers));
+        let mut settings = proof.unwrap_or_default();
+        if let Some(made) = self.encryption().filter(|_| program == GATEWAY.program) {
+            let files = ["CERT", "KEY"]
+                .into_iter()
+                .zip(made.pair(ServiceName::Gateway));
+            settings.extend(files.map(|(key, file)| (format!("SERVER__TLS__{key}"), file)));
+        }
+        settings
+    }
+
     fn spawn(
         &mut self,
         program: &str,
@@ -529,7 +517,11 @@ impl Stack {
 
     /// Waits until a service answers, or returns the output of its process if it ended.
     async fn await_service(&mut self, service: &Service) -> anyhow::Result<()> {
-        let mut probe = RunServiceClient::new(self.transport(service).outermost());
+        let name = ServiceName::of_program(service.program);
+        let mut probe = RunServiceClient::new(
+            self.transport(name.unwrap_or(ServiceName::Gateway))
+                .outermost(),
+        );
         let what = format!("{} to serve", service.program);
         let processes = &mut self.processes;
         let answered = eventually(&what, || {
@@ -543,28 +535,6 @@ impl Stack {
         });
         answered.await?
     }
-}
-
-/// Writes the rules of a deploy directory with an approver who has [`APPROVER_KEY`] into `directory`, and
-/// returns the path of the file.
-///
-/// # Errors
-/// The rules are no JSON, or a file cannot be read or written.
-pub fn approvals_file(deploy: &Path, directory: &Path) -> anyhow::Result<String> {
-    let path = directory.join("approvals.json");
-    let shipped = deploy.join("approvals.json");
-    let rules = match shipped.is_file() {
-        true => std::fs::read_to_string(shipped)?,
-        false => "{}".to_owned(),
-    };
-    let mut file: Value = serde_json::from_str(&rules)?;
-    file["approvers"] = json!([{
-        "name": "tester",
-        "roles": ["storykeeper"],
-        "key_sha256": APPROVER_KEY_SHA256,
-    }]);
-    std::fs::write(&path, file.to_string())?;
-    Ok(path.display().to_string())
 }
 
 /// Requests a run that does not exist: any answer but "unavailable" means that the service serves.

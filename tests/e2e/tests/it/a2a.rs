@@ -33,7 +33,7 @@ async fn g902_a_message_is_one_task_in_five_processes_over_grpc_and_json() -> an
         .separate()
         .start()
         .await?;
-    let clock = Client::of(&stack, "clock")?;
+    let clock = Client::of(&stack, "clock");
     let task = clock.send(clock.message("hello", "")).await?;
     ensure!(state(&task) == TaskState::Completed, "{task:?}");
     let answer = "It is late, and the inn is closed.";
@@ -42,7 +42,7 @@ async fn g902_a_message_is_one_task_in_five_processes_over_grpc_and_json() -> an
     // The same message again, and the task by its id.
     ensure!(clock.send(clock.message("hello", "")).await? == task);
     ensure!(clock.get(&task.id).await? == task);
-    let others = Client::of(&stack, "sloth")?.get(&task.id).await;
+    let others = Client::of(&stack, "sloth").get(&task.id).await;
     ensure!(refused(others)? == a2a(Code::NotFound, "TASK_NOT_FOUND"));
     // The same in JSON, in the conversation of the first.
     let message = json!({
@@ -80,7 +80,7 @@ async fn g903_a_question_requires_input_that_a_message_for_the_task_gives() -> a
     let deploy = tempfile::tempdir()?;
     prepare(deploy.path())?;
     let mut stack = Stack::builder().deploy(deploy.path()).start().await?;
-    let herbalist = Client::of(&stack, "herbalist")?;
+    let herbalist = Client::of(&stack, "herbalist");
     let task = herbalist.send(herbalist.message("cough", "")).await?;
     ensure!(state(&task) == TaskState::InputRequired, "{task:?}");
     let status = task.status.clone().unwrap_or_default();
@@ -107,7 +107,7 @@ async fn g903_a_question_requires_input_that_a_message_for_the_task_gives() -> a
     // The question survives a restart, and an answer that is repeated counts once.
     stack.kill()?;
     stack.restart().await?;
-    let herbalist = Client::of(&stack, "herbalist")?;
+    let herbalist = Client::of(&stack, "herbalist");
     let (snapshot, seen) = {
         let request = herbalist.message("sage", &task.id);
         let mut a2a = herbalist.a2a.clone();
@@ -143,7 +143,7 @@ async fn g902_the_pieces_of_a_stream_are_the_answer_of_the_last_round() -> anyho
     let deploy = tempfile::tempdir()?;
     prepare(deploy.path())?;
     let stack = Stack::builder().deploy(deploy.path()).start().await?;
-    let clock = Client::of(&stack, "clock")?;
+    let clock = Client::of(&stack, "clock");
     let request = clock.message("hello", "");
     let stream = clock
         .a2a
@@ -166,7 +166,7 @@ async fn g902_a_task_that_is_worked_on_is_steered_followed_and_cancelled() -> an
     let deploy = tempfile::tempdir()?;
     prepare(deploy.path())?;
     let stack = Stack::builder().deploy(deploy.path()).start().await?;
-    let sloth = Client::of(&stack, "sloth")?;
+    let sloth = Client::of(&stack, "sloth");
     let task = sloth.leave(sloth.message("hello", "")).await?;
     ensure!(state(&task) == TaskState::Working, "{task:?}");
     for _ in 0..2 {
@@ -213,7 +213,7 @@ async fn clients_that_wait_leave_room_for_others() -> anyhow::Result<()> {
     let deploy = tempfile::tempdir()?;
     prepare(deploy.path())?;
     let stack = Stack::builder().deploy(deploy.path()).start().await?;
-    let sloth = Arc::new(Client::of(&stack, "sloth")?);
+    let sloth = Arc::new(Client::of(&stack, "sloth"));
     let mut waiting = JoinSet::new();
     for _ in 0..300 {
         let sloth = Arc::clone(&sloth);
@@ -241,12 +241,12 @@ async fn g902_tasks_are_listed_by_pages_and_by_state() -> anyhow::Result<()> {
     let deploy = tempfile::tempdir()?;
     prepare(deploy.path())?;
     let stack = Stack::builder().deploy(deploy.path()).start().await?;
-    let clock = Client::of(&stack, "clock")?;
+    let clock = Client::of(&stack, "clock");
     let mut sent = Vec::new();
     for id in ["one", "two", "three"] {
         sent.push(clock.send(clock.message(id, "")).await?.id);
     }
-    let herbalist = Client::of(&stack, "herbalist")?;
+    let herbalist = Client::of(&stack, "herbalist");
     herbalist.send(herbalist.message("cough", "")).await?;
     sent.reverse();
     let mut listed = Vec::new();
@@ -319,7 +319,7 @@ async fn g902_the_card_of_an_agent_is_its_profile() -> anyhow::Result<()> {
         .env("TAVERN_AGENT__A2A_URL", url)
         .start()
         .await?;
-    let clock = Client::of(&stack, "clock")?;
+    let clock = Client::of(&stack, "clock");
     let request = GetExtendedAgentCardRequest {
         tenant: "clock".to_owned(),
     };
@@ -359,6 +359,27 @@ async fn g902_the_card_of_an_agent_is_its_profile() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn g902_a_client_with_a_key_uses_agents_of_five_processes_over_grpc_and_tls()
+-> anyhow::Result<()> {
+    let deploy = tempfile::tempdir()?;
+    prepare(deploy.path())?;
+    let stack = Stack::builder().deploy(deploy.path()).proven();
+    let stack = stack.encrypted().with_keys().start().await?;
+    let stranger = Client::with(&stack, None, "clock");
+    let stranger = refused(stranger.send(stranger.message("hello", "")).await)?;
+    let unknown = (Code::Unauthenticated, "UNAUTHENTICATED".to_owned());
+    ensure!(stranger == unknown, "{stranger:?}");
+    let clock = Client::of(&stack, "clock");
+    let request = clock.message("hello", "");
+    let mut a2a = clock.a2a.clone();
+    let stream = a2a.send_streaming_message(v1(request)?).await?;
+    let (task, seen) = Seen::all(stream.into_inner()).await?;
+    ensure!(seen.states == [TaskState::Completed], "{seen:?}");
+    ensure!(state(&clock.get(&task.id).await?) == TaskState::Completed);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn g902_the_official_client_finds_and_uses_agents_over_plain_http() -> anyhow::Result<()> {
     let deploy = tempfile::tempdir()?;
     prepare(deploy.path())?;
@@ -380,7 +401,7 @@ async fn g804_no_message_of_a_client_decides_an_approval() -> anyhow::Result<()>
     let deploy = tempfile::tempdir()?;
     prepare(deploy.path())?;
     let stack = Stack::builder().deploy(deploy.path()).start().await?;
-    let scribe = Client::of(&stack, "scribe")?;
+    let scribe = Client::of(&stack, "scribe");
     let task = scribe.leave(scribe.message("write", "")).await?;
     let mut registry = ApprovalServiceClient::new(
         grpc_kit::remote(&ClientSettings::to(stack.address()))?.outermost(),
@@ -501,7 +522,7 @@ async fn g904_a_message_that_cannot_be_read_starts_nothing_and_says_why() -> any
     let deploy = tempfile::tempdir()?;
     prepare(deploy.path())?;
     let stack = Stack::builder().deploy(deploy.path()).start().await?;
-    let clock = Client::of(&stack, "clock")?;
+    let clock = Client::of(&stack, "clock");
     for (index, (change, code, reason)) in CASES.into_iter().enumerate() {
         let mut request = clock.message("hello", "");
         let mut message = request.message.take().unwrap_or_default();

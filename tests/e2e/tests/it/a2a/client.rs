@@ -9,7 +9,7 @@ use contracts::lf::a2a::v1::{
     a2a_service_client::A2aServiceClient, part::Content, send_message_response,
     stream_response::Payload,
 };
-use grpc_kit::{ClientSettings, Outbound};
+use grpc_kit::Outbound;
 use serde_json::{Value, json};
 use testkit::{Stack, exchange};
 use tonic::{Code, Request, Status, Streaming};
@@ -101,12 +101,17 @@ pub(super) fn text(text: &str) -> Part {
 }
 
 impl Client {
-    pub(super) fn of(stack: &Stack, tenant: &'static str) -> anyhow::Result<Self> {
-        let transport = grpc_kit::remote(&ClientSettings::to(stack.address()))?;
-        Ok(Self {
-            a2a: A2aServiceClient::new(transport.outermost()),
+    /// A client that sends the key of the stack.
+    pub(super) fn of(stack: &Stack, tenant: &'static str) -> Self {
+        Self::with(stack, stack.key(), tenant)
+    }
+
+    /// A client that sends `key`, or no credential.
+    pub(super) fn with(stack: &Stack, key: Option<&str>, tenant: &'static str) -> Self {
+        Self {
+            a2a: A2aServiceClient::new(stack.transport_with(key).outermost()),
             tenant,
-        })
+        }
     }
 
     /// A message that waits for the end, `id` being its own name and the first word of its text.
