@@ -1,6 +1,6 @@
 """Clients of the gateway's edges that share no code with Tavern.
 
-    edge_clients.py ADDRESS openai|closing|session|people|cuts
+    edge_clients.py ADDRESS openai|closing|session|people|cuts|tickets|page
     edge_clients.py ADDRESS ask AGENT MESSAGE
 
 ADDRESS is `http://HOST:PORT` or `https://HOST:PORT`; SSL_CERT_FILE names the certificates that an https
@@ -10,6 +10,7 @@ server may have. TAVERN_KEY_FILE names the file of the key that every client sen
 import argparse
 import collections
 import http.client
+import http.cookiejar
 import itertools
 import json
 import os
@@ -17,7 +18,9 @@ import random
 import ssl
 import struct
 import time
+import urllib.error
 import urllib.parse
+import urllib.request
 
 import websockets.exceptions
 import websockets.sync.client
@@ -46,11 +49,10 @@ def connect(address):
     return http.client.HTTPConnection(parts.netloc)
 
 
-def open_socket(address, path, additional_headers=None, **options):
+def open_socket(address, path, additional_headers=AUTHORIZATION, **options):
     """Opens a WebSocket."""
-    headers = AUTHORIZATION | (additional_headers or {})
     uri = f"{address.replace('http', 'ws', 1)}{path}"
-    return websockets.sync.client.connect(uri, additional_headers=headers, **options)
+    return websockets.sync.client.connect(uri, additional_headers=additional_headers, **options)
 
 
 def chat_client(address):
@@ -213,7 +215,7 @@ def use_session(address):
         assert json.loads(socket.recv())["end"]["error"]["code"] == "not_found"
         closed = expect(websockets.exceptions.ConnectionClosed, socket.recv)
         assert closed.rcvd.code == 1008, closed
-    refused = {"additional_headers": {"Origin": "https://attacker.example"}}
+    refused = {"additional_headers": AUTHORIZATION | {"Origin": "https://attacker.example"}}
     for path in ["/v1/session", f"/v1/runs/{run_id}/events"]:
         error = expect(
             websockets.exceptions.InvalidStatus,
@@ -352,9 +354,14 @@ def by_websocket(address, run_id, after):
 
 def by_sse(address, run_id, after):
     """The same by server-sent events, as an EventSource reads them."""
-    connection = connect(address)
     headers = AUTHORIZATION | ({"last-event-id": str(after)} if after else {})
-    connection.request("GET", f"/v1/runs/{run_id}/events?after_sequence=0", headers=headers)
+    yield from read_events(address, f"/v1/runs/{run_id}/events?after_sequence=0", headers)
+
+
+def read_events(address, path, headers):
+    """Yields the server-sent events at a path as kind and content."""
+    connection = connect(address)
+    connection.request("GET", path, headers=headers)
     response = connection.getresponse()
     assert response.getheader("content-type") == "text/event-stream", response.read()
     event = {}
@@ -433,6 +440,94 @@ def cut_often(address):
     assert connection.getresponse().status == 204
 
 
+def use_tickets(address):
+    """A page that cannot send a key from where it opens sockets and event streams sends tickets."""
+    own = {"Origin": address}
+
+    def ticket():
+        connection = connect(address)
+        connection.request("POST", "/v1/ticket", headers=AUTHORIZATION)
+        response = connection.getresponse()
+        assert response.status == 200, response.read()
+        return json.load(response)["ticket"]
+
+    def refuse(path):
+        with open_socket(address, path, own) as socket:
+            assert json.loads(socket.recv())["end"]["error"]["code"] == "unauthenticated"
+            closed = expect(websockets.exceptions.ConnectionClosed, socket.recv)
+            assert closed.rcvd.code == 1008, closed
+
+    session = f"/v1/session?ticket={ticket()}"
+    with open_socket(address, session, own) as socket:
+        calls = {"text": "<ACTION><system:get_current_time/></ACTION>"}
+        socket.send(json.dumps({"id": "a", "invokeText": {"calls": calls}}))
+        frames = list(until_end(socket, "a"))
+        assert frames[-1]["end"] == {} and "terminal" in frames[-2]["message"]["record"], frames[-2:]
+        # The ticket is used up, and the session lasts.
+        refuse(session)
+        run_id = frames[0]["message"]["runId"]
+        socket.send(json.dumps({"id": "b", "watchRun": {"runId": run_id}}))
+        again = [frame["message"]["record"] for frame in list(until_end(socket, "b"))[:-1]]
+    assert again == [frame["message"]["record"] for frame in frames[:-1]], again
+
+    events = f"/v1/runs/{run_id}/events"
+    with open_socket(address, f"{events}?ticket={ticket()}", own) as socket:
+        followed = [json.loads(frame) for frame in socket]
+    assert followed == again, followed
+    streamed = read_events(address, f"{events}?ticket={ticket()}", own)
+    assert [{kind: content} for kind, content in streamed] == again
+    refuse(events)
+    with open_socket(address, "/v1/session", own) as socket:
+        socket.send(json.dumps({"id": "c", "watchRun": {"runId": run_id}}))
+        assert next(until_end(socket, "c"))["end"]["error"]["code"] == "unauthenticated"
+
+
+def use_page(address):
+    """The page for people loads, logs in by its cookie, lists runs, and logs out."""
+    cookies = http.cookiejar.CookieJar()
+    handlers = [urllib.request.HTTPCookieProcessor(cookies), urllib.request.ProxyHandler({})]
+    browser = urllib.request.build_opener(*handlers)
+
+    def read(path, body=None, headers={}):
+        """Sends a request as the page does, and returns the status, the headers and the body."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"content-type": "application/json", "origin": address, "sec-fetch-site": "same-origin"} | headers
+        request = urllib.request.Request(f"{address}{path}", data, headers)
+        try:
+            with browser.open(request) as response:
+                return response.status, response.headers, response.read()
+        except urllib.error.HTTPError as refused:
+            return refused.code, refused.headers, refused.read()
+
+    def list_runs():
+        status, _, body = read("/tavern.run.v1.RunService/ListRuns", {})
+        return status, json.loads(body)
+
+    for path, kind, part in [
+        ("/console", "text/html", b"/console/console.js"),
+        ("/console/console.js", "text/javascript", b"/v1/login"),
+        ("/console/console.css", "text/css", b"{"),
+    ]:
+        status, headers, body = read(path)
+        assert status == 200 and part in body, (path, status)
+        assert headers["content-type"].startswith(kind), (path, headers)
+    assert list_runs()[0] == 401
+    assert read("/v1/login", {"key": f"{KEY}x"})[0] == 401 and not list(cookies)
+    assert read("/v1/login", {"key": KEY})[0] == 204
+    (cookie,) = cookies
+    assert cookie.secure == address.startswith("https:"), cookie
+    assert cookie.path == "/" and cookie.has_nonstandard_attr("HttpOnly"), cookie
+    assert cookie.get_nonstandard_attr("SameSite") == "Strict" and KEY not in cookie.value, cookie
+    assert time.time() < cookie.expires, cookie
+    status, listed = list_runs()
+    assert status == 200 and isinstance(listed.get("runs", []), list), listed
+    # The cookie of the page counts for no other one.
+    elsewhere = {"origin": "https://attacker.example", "sec-fetch-site": "cross-site"}
+    assert read("/tavern.run.v1.RunService/ListRuns", {}, elsewhere)[0] == 403
+    assert read("/v1/logout", {})[0] == 204 and not list(cookies)
+    assert list_runs()[0] == 401
+
+
 PARTS = {
     "ask": ask,
     "openai": use_openai,
@@ -440,6 +535,8 @@ PARTS = {
     "session": use_session,
     "people": use_session_of_people,
     "cuts": cut_often,
+    "tickets": use_tickets,
+    "page": use_page,
 }
 
 

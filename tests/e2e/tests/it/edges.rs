@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::ensure;
-use testkit::{APPROVER_KEY, Stack, python, python_program, repository};
+use testkit::{APPROVER_KEY, Stack, StackBuilder, python, python_program, repository};
 
 use crate::a2a;
 use crate::text::failing_agents;
@@ -41,6 +41,18 @@ pub(crate) async fn play_in_a_browser(address: &str) -> anyhow::Result<()> {
     run(client).await.map(drop)
 }
 
+/// Lets a client believe the servers that a CA has signed.
+pub(crate) fn believing(mut client: Command, ca: &str) -> Command {
+    for variable in [
+        "SSL_CERT_FILE",
+        "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+        "NODE_EXTRA_CA_CERTS",
+    ] {
+        client.env(variable, ca);
+    }
+    client
+}
+
 async fn play(stack: &Stack, name: &str) -> anyhow::Result<()> {
     run(part(&stack.address(), name)?).await.map(drop)
 }
@@ -52,15 +64,28 @@ async fn a_chat_client_gets_an_agent_of_five_processes() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn foreign_clients_send_a_key() -> anyhow::Result<()> {
+    play_with_keys(Stack::builder()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn foreign_clients_send_a_key_over_tls() -> anyhow::Result<()> {
+    play_with_keys(Stack::builder().encrypted()).await
+}
+
+/// Plays every client that sends a key.
+async fn play_with_keys(builder: StackBuilder) -> anyhow::Result<()> {
     let deploy = tempfile::tempdir()?;
     a2a::prepare(deploy.path())?;
-    let agents = Stack::builder().deploy(deploy.path()).with_keys();
-    let (stack, agents) = tokio::try_join!(Stack::builder().with_keys().start(), agents.start())?;
+    let builder = builder.with_keys();
+    let agents = builder.clone().deploy(deploy.path());
+    let (stack, agents) = tokio::try_join!(builder.start(), agents.start())?;
     let address = stack.address();
     tokio::try_join!(
         play_with_a_key(&stack, part(&address, "openai")?),
         play_with_a_key(&stack, part(&address, "session")?),
         play_with_a_key(&stack, part(&address, "cuts")?),
+        play_with_a_key(&stack, part(&address, "tickets")?),
+        play_with_a_key(&stack, part(&address, "page")?),
         play_with_a_key(&agents, a2a::official_client(&agents.address())?),
     )?;
     Ok(())
@@ -68,11 +93,18 @@ async fn foreign_clients_send_a_key() -> anyhow::Result<()> {
 
 /// Runs a client, which fails without the key of the stack and has everything with it.
 async fn play_with_a_key(stack: &Stack, client: Command) -> anyhow::Result<()> {
-    play_with_a_file(&stack.key_file(), client).await
+    play_with_a_file(stack, &stack.key_file(), client).await
 }
 
-/// Runs a client, which fails without the credential of a file and has everything with it.
-pub(crate) async fn play_with_a_file(file: &Path, mut client: Command) -> anyhow::Result<()> {
+/// Runs a client of a stack, which fails without the credential of a file and has everything with it.
+pub(crate) async fn play_with_a_file(
+    stack: &Stack,
+    file: &Path,
+    mut client: Command,
+) -> anyhow::Result<()> {
+    if let Some(ca) = stack.ca() {
+        client = believing(client, &ca);
+    }
     client.env("TAVERN_TEST_CUTS", "3");
     let without = client_without_a_key(&client);
     client.env("TAVERN_KEY_FILE", file);
@@ -85,6 +117,11 @@ pub(crate) async fn play_with_a_file(file: &Path, mut client: Command) -> anyhow
 fn client_without_a_key(client: &Command) -> Command {
     let mut again = Command::new(client.get_program());
     again.args(client.get_args());
+    again.envs(
+        client
+            .get_envs()
+            .filter_map(|(key, value)| Some((key, value?))),
+    );
     again
 }
 

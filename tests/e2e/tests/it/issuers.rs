@@ -14,7 +14,7 @@ use contracts::tavern::workflow::v1::StartRunRequest;
 use contracts::tavern::workflow::v1::start_run_request::Target;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
 use serde_json::{Value, json};
-use testkit::{Stack, TestIssuer, binary, eventually, exchange};
+use testkit::{Stack, StackBuilder, TestIssuer, binary, eventually, exchange};
 use tonic::Code;
 
 use crate::edges;
@@ -31,13 +31,17 @@ const RULES: &str = r#"[{claim="groups",value="devs",roles=["developer","operato
 
 impl Company {
     async fn open() -> anyhow::Result<Self> {
+        Self::with(Stack::builder()).await
+    }
+
+    async fn with(stack: StackBuilder) -> anyhow::Result<Self> {
         let issuer = TestIssuer::start().await?;
         let (keys, ca_file) = (issuer.keys()?, issuer.ca_file().display().to_string());
         let iss = TestIssuer::ISS;
         let issuers = format!(
             r#"[{{name="company",issuer="{iss}",audiences=["tavern"],keys="{keys}",ca_file="{ca_file}",rules={RULES}}}]"#
         );
-        let stack = Stack::builder().env("TAVERN_REGISTRY__ISSUERS", issuers);
+        let stack = stack.env("TAVERN_REGISTRY__ISSUERS", issuers);
         let mut stack = stack.start().await?;
         stack.bootstrap().await?;
         Ok(Self {
@@ -201,11 +205,24 @@ async fn an_open_stream_ends_with_its_token_and_its_run_continues() -> anyhow::R
 
 #[tokio::test(flavor = "multi_thread")]
 async fn foreign_clients_send_a_token() -> anyhow::Result<()> {
-    let company = Company::open().await?;
-    let (file, address) = (company.token_file("ada").await?, company.stack.address());
+    play_with_tokens(Stack::builder()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn foreign_clients_send_a_token_over_tls() -> anyhow::Result<()> {
+    play_with_tokens(Stack::builder().encrypted()).await
+}
+
+/// Plays clients that send a token.
+async fn play_with_tokens(stack: StackBuilder) -> anyhow::Result<()> {
+    let company = Company::with(stack).await?;
+    let (stack, file) = (&company.stack, company.token_file("ada").await?);
+    let part = |name| edges::part(&stack.address(), name);
     tokio::try_join!(
-        edges::play_with_a_file(&file, edges::part(&address, "openai")?),
-        edges::play_with_a_file(&file, edges::part(&address, "session")?),
+        edges::play_with_a_file(stack, &file, part("openai")?),
+        edges::play_with_a_file(stack, &file, part("session")?),
+        edges::play_with_a_file(stack, &file, part("tickets")?),
+        edges::play_with_a_file(stack, &file, part("page")?),
     )?;
     Ok(())
 }

@@ -60,15 +60,8 @@ impl Proxy {
     }
 
     /// Lets a client trust the certificate.
-    fn trusted_by(&self, mut client: Command) -> Command {
-        for variable in [
-            "SSL_CERT_FILE",
-            "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
-            "NODE_EXTRA_CA_CERTS",
-        ] {
-            client.env(variable, &self.certificate);
-        }
-        client
+    fn trusted_by(&self, client: Command) -> Command {
+        edges::believing(client, &self.certificate)
     }
 
     async fn play(&self, name: &str) -> anyhow::Result<()> {
