@@ -124,6 +124,48 @@ async fn a_listed_proxy_states_where_its_clients_are() {
 }
 
 #[tokio::test]
+async fn browsers_keep_to_tls_that_a_listed_proxy_ends_for_a_name_that_is_not_of_loopback() {
+    let https = "x-forwarded-proto: https\r\n";
+    let named = format!("host: tavern.example\r\n{https}");
+    let listed = Edge::behind(&["127.0.0.1"]).await;
+    let unlisted = Edge::start().await;
+    for (edge, headers, keeps) in [
+        (&listed, named.clone(), true),
+        (&listed, named.replace("https", "http"), false),
+        (&listed, "host: tavern.example\r\n".to_owned(), false),
+        (&listed, named.replace("tavern.example", "localhost"), false),
+        (
+            &listed,
+            named.replace("tavern.example", "[::1]:7401"),
+            false,
+        ),
+        (
+            &listed,
+            format!("host: localhost\r\nx-forwarded-host: tavern.example\r\n{https}"),
+            true,
+        ),
+        (
+            &listed,
+            format!("{named}x-forwarded-host: localhost\r\n"),
+            false,
+        ),
+        (&unlisted, named.clone(), false),
+    ] {
+        for (path, status) in [("/console", 200), ("/none", 404)] {
+            let answer = edge.send("GET", path, &headers, b"").await;
+            assert_eq!(answer.status, status, "{headers}");
+            let asks = answer.has("strict-transport-security: max-age=31536000");
+            assert_eq!(asks, keeps, "{headers}: {}", answer.head);
+        }
+    }
+    // A name that is none of the server's is not kept to anything.
+    let foreign = named.replace("tavern", "rebound");
+    let refused = listed.send("GET", "/console", &foreign, b"").await;
+    assert_eq!(refused.status, 421);
+    assert!(!refused.head.contains("strict-transport-security"));
+}
+
+#[tokio::test]
 async fn a_link_leads_to_the_front_page_and_nowhere_else() {
     let edge = Edge::start().await;
     let visit = "sec-fetch-site: cross-site\r\nsec-fetch-mode: navigate\r\n";

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::ensure;
-use testkit::{APPROVER_KEY, Stack, StackBuilder, python, python_program, repository};
+use anyhow::{Context, ensure};
+use testkit::{APPROVER_KEY, PUBLIC_NAME, Stack, StackBuilder, python, python_program, repository};
 
 use crate::a2a;
 use crate::text::failing_agents;
@@ -158,4 +158,52 @@ async fn clients_of_web_pages_reach_every_service_of_five_processes() -> anyhow:
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_that_are_cut_see_every_event_once_in_order() -> anyhow::Result<()> {
     play(&Stack::all_in_one().await?, "cuts").await
+}
+
+/// Returns the head of the answer of a stack to curl, which reaches it by a name.
+async fn head(stack: &Stack, name: &str, path: &str) -> anyhow::Result<String> {
+    let address = stack.address();
+    let (scheme, place) = address
+        .split_once("://")
+        .context("an address has a scheme")?;
+    let port = place.rsplit(':').next().unwrap_or_default();
+    let mut curl = Command::new("curl");
+    curl.args(["--silent", "--show-error", "--noproxy", "*"]);
+    curl.args(["--output", "/dev/null", "--dump-header", "-"]);
+    curl.args(["--connect-to", &format!("{name}:{port}:{place}")]);
+    if let Some(ca) = stack.ca() {
+        curl.args(["--cacert", &ca]);
+    }
+    curl.arg(format!("{scheme}://{name}:{port}{path}"));
+    Ok(run(curl).await?.to_lowercase())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn browsers_keep_to_tls_at_names_that_are_not_of_loopback() -> anyhow::Result<()> {
+    let hosts = format!("[\"{PUBLIC_NAME}\"]");
+    let builder = Stack::builder().env("TAVERN_GATEWAY__HTTP__HOSTS", hosts);
+    let (encrypted, plain) = (builder.clone().encrypted().start(), builder.start());
+    let (encrypted, plain) = tokio::try_join!(encrypted, plain)?;
+    for (stack, name, keeps) in [
+        (&encrypted, PUBLIC_NAME, true),
+        (&encrypted, "localhost", false),
+        (&encrypted, "127.0.0.1", false),
+        (&plain, PUBLIC_NAME, false),
+        (&plain, "localhost", false),
+    ] {
+        for (path, status) in [
+            ("/console", " 200"),
+            ("/v1/models", " 200"),
+            ("/none", " 404"),
+        ] {
+            let head = head(stack, name, path).await?;
+            let line = head.lines().next().unwrap_or_default();
+            ensure!(line.contains(status), "{name}{path}: {head}");
+            let mut lines = head.lines();
+            let asks =
+                lines.any(|line| line.starts_with("strict-transport-security: max-age=31536000"));
+            ensure!(asks == keeps, "{name}{path}: {head}");
+        }
+    }
+    Ok(())
 }
