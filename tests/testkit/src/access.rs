@@ -6,7 +6,7 @@ use contracts::access::Role;
 use contracts::tavern::access::v1::{Permission, Scope};
 use contracts::tavern::common::v1::ErrorReason;
 use grpc_kit::{CallContext, Transport};
-use http::{Request, header};
+use http::{HeaderMap, Request, header};
 use http_body_util::{BodyExt, Full};
 use tonic::{Code, Status, body::Body};
 use tower::ServiceExt;
@@ -37,10 +37,23 @@ pub enum Decision {
 /// # Errors
 /// The server has no such method, or does not answer.
 pub async fn decision(transport: &Transport, method: &str) -> anyhow::Result<Decision> {
-    let request = Request::post(format!("/{method}"))
+    decision_with(transport, method, &HeaderMap::new()).await
+}
+
+/// Calls a method as [`decision`] does, with further headers.
+///
+/// # Errors
+/// As [`decision`].
+pub async fn decision_with(
+    transport: &Transport,
+    method: &str,
+    headers: &HeaderMap,
+) -> anyhow::Result<Decision> {
+    let mut request = Request::post(format!("/{method}"))
         .header(header::CONTENT_TYPE, "application/grpc")
         .header(header::TE, "trailers")
         .body(Body::new(Full::new(Bytes::from_static(UNREADABLE))))?;
+    request.headers_mut().extend(headers.clone());
     let answer = transport.with(&CallContext::outermost()).oneshot(request);
     let status = match answer.await {
         Err(status) => status,

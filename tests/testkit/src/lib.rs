@@ -17,7 +17,7 @@ mod stack;
 mod tenants;
 mod wait;
 
-pub use access::{Decision, decision, differences};
+pub use access::{Decision, decision, decision_with, differences};
 pub use approvals::{APPROVER_KEY, approvals_file};
 pub use certificates::Certificates;
 pub use http::exchange;

@@ -3,8 +3,9 @@
 use anyhow::{Context, ensure};
 use contracts::access::Role;
 use contracts::tavern::registry::v1::{CreateKeyRequest, CreateKeyResponse, RevokeKeysRequest};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use sqlx::{ConnectOptions, sqlite::SqliteConnectOptions};
-use testkit::{Stack, differences};
+use testkit::{Decision, Stack, decision_with, differences};
 
 /// Sets the end of the keys of a principal to a time that has passed.
 const EXPIRE: &str = "UPDATE principal SET account_json = \
@@ -71,5 +72,72 @@ async fn every_method_decides_about_every_caller_as_the_contract_states() -> any
         wrong.extend(differences.iter().map(|found| format!("{caller}: {found}")));
     }
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+/// Calls reflection, in each of its versions, as the client that a proxy states. The versions decide alike.
+async fn reflected(
+    stack: &Stack,
+    key: Option<&str>,
+    stated: &[(&'static str, &'static str)],
+) -> anyhow::Result<Decision> {
+    let transport = stack.transport_with(key);
+    let header = |(name, value): &(&'static str, &'static str)| {
+        let (name, value) = (*name, *value);
+        (
+            HeaderName::from_static(name),
+            HeaderValue::from_static(value),
+        )
+    };
+    let headers: HeaderMap = stated.iter().map(header).collect();
+    let [first, second] = ["v1", "v1alpha"].map(async |version| {
+        let method = format!("grpc.reflection.{version}.ServerReflection/ServerReflectionInfo");
+        decision_with(&transport, &method, &headers).await
+    });
+    let (first, second) = tokio::try_join!(first, second)?;
+    ensure!(first == second, "{first:?} and {second:?}");
+    Ok(first)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reflection_beyond_loopback_needs_a_credential() -> anyhow::Result<()> {
+    let mut stack = Stack::builder().with_keys().start().await?;
+    let reads = create(&stack, Role::Viewer, "ada").await?.secret_key;
+    let wrong = mistyped(&reads);
+    assert_eq!(reflected(&stack, None, &[]).await?, Decision::Reached);
+    // No peer but a listed proxy can state another client.
+    let claimed = reflected(&stack, None, &[("x-forwarded-for", "192.0.2.1")]).await?;
+    assert_eq!(claimed, Decision::Reached);
+
+    stack.set_env(
+        "TAVERN__SERVER__TLS__TERMINATED_BY_PROXY",
+        "[\"127.0.0.1\"]",
+    );
+    stack.restart().await?;
+    for stated in [
+        &[("x-forwarded-for", "192.0.2.1")][..],
+        &[("forwarded", "for=192.0.2.1")],
+        &[("x-forwarded-for", "127.0.0.1")],
+        &[("x-forwarded-for", "127.0.0.2")],
+        &[("x-forwarded-for", "::1")],
+        &[("x-forwarded-for", "::ffff:127.0.0.1")],
+        &[
+            ("forwarded", "for=127.0.0.1"),
+            ("x-forwarded-for", "127.0.0.1"),
+        ],
+        &[],
+    ] {
+        for (key, expected) in [
+            (None, Decision::Unauthenticated),
+            (Some(&*wrong), Decision::Unauthenticated),
+            (Some(&*reads), Decision::Reached),
+        ] {
+            let decided = reflected(&stack, key, stated).await?;
+            ensure!(
+                decided == expected,
+                "{stated:?}: {decided:?}, not {expected:?}"
+            );
+        }
+    }
     Ok(())
 }
