@@ -1,8 +1,8 @@
 """A gRPC backend that remembers every call it was given, for proving that no effect runs twice.
 
-Usage: ledger_backend.py --out FILE [--listen 127.0.0.1:0]
+Usage: ledger_backend.py --out FILE [--listen 127.0.0.1:0] [--certificate FILE --key FILE]
 
-Prints `listening HOST:PORT` once it accepts calls and runs until SIGTERM or SIGINT. It offers the
+With a certificate and its key it speaks TLS. Prints `listening HOST:PORT` once it accepts calls and runs until SIGTERM or SIGINT. It offers the
 service `tavern.test.v1.Ledger`, defined at run time, and explains it by server reflection:
 
 * Append(key, note, delay_ms) appends a line to FILE, makes it durable, waits, and answers with
@@ -118,10 +118,21 @@ class Ledger:
         return self._messages["ReadResponse"](entries=entries)
 
 
+def add_port(server, arguments):
+    """Opens the port, with TLS where a certificate is given, and returns its number."""
+    if not arguments.certificate:
+        return server.add_insecure_port(arguments.listen)
+    with open(arguments.certificate, "rb") as certificate, open(arguments.key, "rb") as key:
+        pair = (key.read(), certificate.read())
+    return server.add_secure_port(arguments.listen, grpc.ssl_server_credentials([pair]))
+
+
 def main():
     parser = argparse.ArgumentParser(description="Remembers every call it was given.")
     parser.add_argument("--out", required=True, help="file that the lines are appended to")
     parser.add_argument("--listen", default="127.0.0.1:0", help="address; port 0 takes a free one")
+    parser.add_argument("--certificate", help="file with the certificate of the server")
+    parser.add_argument("--key", help="file with the key of the certificate")
     arguments = parser.parse_args()
 
     messages = define()
@@ -137,7 +148,7 @@ def main():
     server = grpc.server(futures.ThreadPoolExecutor(max_workers=16), options=[("grpc.so_reuseport", 0)])
     server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, handlers)])
     reflection.enable_server_reflection([SERVICE, reflection.SERVICE_NAME], server)
-    port = server.add_insecure_port(arguments.listen)
+    port = add_port(server, arguments)
     server.start()
     print(f"listening {arguments.listen.rsplit(':', 1)[0]}:{port}", flush=True)
 

@@ -30,6 +30,7 @@ use rustls::crypto::CryptoProvider;
 
 pub use client::Connector;
 pub use error::TlsError;
+pub use failures::refused_certificate;
 pub use leaf::CA_KEYS;
 pub(crate) use peer::PeerProof;
 pub use proxies::Proxies;

@@ -34,7 +34,7 @@ use crate::{
     settings::{
         ClientSettings, KEEPALIVE_INTERVAL, KEEPALIVE_TIMEOUT, ServerSettings, TransportError,
     },
-    tls::{client::Connector, failures::refused_certificate},
+    tls::{client::Connector, refused_certificate},
 };
 use bounded::BoundedBody;
 use pool::{LanePermit, Pool};

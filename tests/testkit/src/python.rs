@@ -47,9 +47,22 @@ impl PythonServer {
     /// # Errors
     /// The program does not come up; the error has its output.
     pub async fn start(program: &str, out: &Path, directory: &Path) -> anyhow::Result<Self> {
+        Self::start_with(program, out, directory, &[]).await
+    }
+
+    /// Starts a program with further arguments.
+    ///
+    /// # Errors
+    /// As [`PythonServer::start`].
+    pub async fn start_with(
+        program: &str,
+        out: &Path,
+        directory: &Path,
+        arguments: &[&str],
+    ) -> anyhow::Result<Self> {
         let script = python_program(program);
         let out = out.display().to_string();
-        let arguments = [script.as_str(), "--out", &out];
+        let arguments = [&[script.as_str(), "--out", &out], arguments].concat();
         let none: &[(String, String)] = &[];
         let mut process = Process::start(program, &python()?, &arguments, none, directory)?;
         let listening = eventually("a Python program to listen", || {

@@ -64,7 +64,7 @@ impl Failures {
 
 /// Returns the reason for which the certificate of a server was refused, from the error of a call; `None` for any other
 /// error.
-pub(crate) fn refused_certificate(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+pub fn refused_certificate(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     let mut causes = failure::causes(error).filter_map(|cause| cause.downcast_ref::<io::Error>());
     let refused = causes.find(|error| {
         let tls = error.get_ref().and_then(|inner| inner.downcast_ref());

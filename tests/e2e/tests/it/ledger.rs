@@ -7,12 +7,15 @@ use std::path::PathBuf;
 use contracts::tavern::common::v1::{RunEvent, run_event::Kind};
 use contracts::tavern::registry::v1::{PutBackendRequest, PutToolRequest, StartCallRequest};
 use contracts::tavern::workflow::v1::PutWorkflowRequest;
+use grpc_kit::ServiceName;
 use serde_json::{Value, json};
-use testkit::{PythonServer, Stack, eventually};
+use testkit::{Certificates, PythonServer, Stack, eventually};
 
 /// A stack with a ledger whose tools it knows.
 pub(crate) struct World {
     pub(crate) stack: Stack,
+    /// The address of the ledger.
+    pub(crate) endpoint: String,
     _ledger: PythonServer,
     out: PathBuf,
 }
@@ -21,14 +24,26 @@ impl World {
     pub(crate) async fn new(stack: Stack) -> anyhow::Result<Self> {
         let out = stack.directory().join("ledger.jsonl");
         let ledger = PythonServer::start("ledger_backend.py", &out, stack.directory()).await?;
+        let endpoint = ledger.uri();
+        Self::with(stack, ledger, endpoint).await
+    }
+
+    /// A ledger at an `https` address, with the certificate that the gateway would have.
+    pub(crate) async fn encrypted(stack: Stack, made: &Certificates) -> anyhow::Result<Self> {
+        let out = stack.directory().join("ledger.jsonl");
+        let [certificate, key] = made.pair(ServiceName::Gateway);
+        let pair = ["--certificate", &certificate, "--key", &key];
+        let ledger = PythonServer::start_with("ledger_backend.py", &out, stack.directory(), &pair);
+        let ledger = ledger.await?;
+        let endpoint = ledger.uri().replace("http://", "https://");
+        Self::with(stack, ledger, endpoint).await
+    }
+
+    async fn with(stack: Stack, ledger: PythonServer, endpoint: String) -> anyhow::Result<Self> {
+        let out = stack.directory().join("ledger.jsonl");
         let mut registry = stack.registry();
-        let backend = PutBackendRequest {
-            name: "ledger".into(),
-            endpoint: ledger.uri(),
-            ..Default::default()
-        };
         let methods = registry
-            .put_backend(backend)
+            .put_backend(backend(&endpoint))
             .await?
             .into_inner()
             .backend
@@ -54,6 +69,7 @@ impl World {
         }
         Ok(Self {
             stack,
+            endpoint,
             _ledger: ledger,
             out,
         })
@@ -131,6 +147,15 @@ impl World {
                 .map(drop)
         })
         .await
+    }
+}
+
+/// Registers the ledger at an address.
+pub(crate) fn backend(endpoint: &str) -> PutBackendRequest {
+    PutBackendRequest {
+        name: "ledger".to_owned(),
+        endpoint: endpoint.to_owned(),
+        ..PutBackendRequest::default()
     }
 }
 

@@ -1,10 +1,10 @@
 //! The commands for where tools come from: backends and plugins.
 
 use serde_json::{Value, json};
-use testkit::Stack;
+use testkit::{Certificates, Stack};
 
 use super::{printed, tavern, text};
-use crate::ledger::World;
+use crate::ledger::{World, append};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backend_is_stored_from_a_file_listed_shown_and_deleted() -> anyhow::Result<()> {
@@ -77,6 +77,52 @@ async fn a_backend_file_that_is_wrong_is_named_with_its_fault() -> anyhow::Resul
         assert!(said.contains(&fault), "{written}: {said}");
     }
     assert_eq!(printed(&stack, &["backends", "list", "--json"])?, "");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backend_at_an_https_address_is_believed_by_the_ca_of_the_settings_alone()
+-> anyhow::Result<()> {
+    const CA: &str = "TAVERN_REGISTRY__BACKEND_CA";
+    let directory = tempfile::tempdir()?;
+    let make = |name: &str| Certificates::make(directory.path().join(name));
+    let (own, other) = (make("own")?, make("other")?);
+    let stack = Stack::builder().env(CA, own.ca()).start().await?;
+    let mut world = World::encrypted(stack, &own).await?;
+    assert!(world.endpoint.starts_with("https://"), "{}", world.endpoint);
+    let call = |note: &str| append("ledger.append", note, 0);
+    printed(&world.stack, &["invoke", &call("believed")])?;
+    assert_eq!(world.effects("believed")?.len(), 1);
+
+    // The address of the ledger in a form that its certificate does not have.
+    let elsewhere = world.endpoint.replace("127.0.0.1", "[::ffff:127.0.0.1]");
+    let file = world.stack.directory().join("backend.json");
+    let path = file.to_string_lossy().into_owned();
+    let put = |stack: &Stack, endpoint: &str, reason: &str| {
+        let backend = json!({"name": "copy", "endpoint": endpoint});
+        std::fs::write(&file, backend.to_string())?;
+        let refused = tavern(stack, &["backends", "put", &path])?;
+        let said = text(&refused.stderr);
+        anyhow::ensure!(
+            refused.status.code() == Some(1) && said.contains(reason),
+            "{said}"
+        );
+        anyhow::Ok(())
+    };
+    put(
+        &world.stack,
+        &elsewhere,
+        "the certificate names another host",
+    )?;
+
+    world.stack.set_env(CA, other.ca());
+    world.stack.restart().await?;
+    let reason = "the certificate is not signed by a trusted CA";
+    put(&world.stack, &world.endpoint, reason)?;
+    let refused = tavern(&world.stack, &["invoke", &call("refused")])?;
+    let said = text(&refused.stdout);
+    assert!(!refused.status.success() && said.contains(reason), "{said}");
+    assert_eq!(world.effects("refused")?.len(), 0);
     Ok(())
 }
 

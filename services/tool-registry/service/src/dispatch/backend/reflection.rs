@@ -18,6 +18,8 @@ use tonic_reflection::pb::v1::{
     server_reflection_response::MessageResponse,
 };
 
+use super::refusal::distrust;
+
 const METHODS: [&str; 2] = [
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
@@ -60,7 +62,10 @@ impl From<Status> for Problem {
     fn from(status: Status) -> Self {
         match status.code() {
             Code::Unimplemented => Self::NotOffered,
-            code => Self::Other(format!("{}: {}", code.description(), status.message())),
+            code => {
+                let said = || format!("{}: {}", code.description(), status.message());
+                Self::Other(distrust(&status).unwrap_or_else(said))
+            }
         }
     }
 }

@@ -21,6 +21,14 @@ pub(super) fn unreachable(service: &str, problem: &str) -> Failure {
     Failure::new(Category::Dependency, "backend_unreachable", message).retryable()
 }
 
+/// Returns the problem of a server whose certificate was refused; `None` for any other status.
+pub(super) fn distrust(status: &Status) -> Option<String> {
+    let reason = grpc_kit::tls::refused_certificate(status)?;
+    Some(format!(
+        "it is not trusted: {reason}; correct its certificate, or the setting backend_ca"
+    ))
+}
+
 /// Returns the outcome of a call whose backend answered with an error, or whose connection broke.
 ///
 /// Once the request has left, only a definite refusal is a failure (rule R308): a proxy answers
@@ -33,7 +41,9 @@ pub(super) fn of_status(
 ) -> CallOutcome {
     let answered = exchange.answered();
     if !answered && !exchange.may_have_arrived(status) {
-        return CallOutcome::Failed(unreachable(service, status.message()));
+        let distrusted = distrust(status);
+        let problem = distrusted.as_deref().unwrap_or(status.message());
+        return CallOutcome::Failed(unreachable(service, problem));
     }
     let (category, code) = category_of(status.code());
     let said: String = match status.message() {
