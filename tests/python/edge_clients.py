@@ -8,6 +8,7 @@ server may have. TAVERN_KEY_FILE names the file of the key that every client sen
 """
 
 import argparse
+import asyncio
 import collections
 import http.client
 import http.cookiejar
@@ -22,8 +23,8 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
+import websockets.asyncio.client
 import websockets.exceptions
-import websockets.sync.client
 
 AGENT = "weather_guide"
 
@@ -49,10 +50,50 @@ def connect(address):
     return http.client.HTTPConnection(parts.netloc)
 
 
+class Socket:
+    """A WebSocket that one thread uses: in a socket of TLS, two threads at once break older versions of Python."""
+
+    def __init__(self, uri, **options):
+        self._loop = asyncio.new_event_loop()
+        try:
+            self._socket = self._loop.run_until_complete(self._open(uri, options))
+        except BaseException:
+            self._loop.close()
+            raise
+
+    @staticmethod
+    async def _open(uri, options):
+        return await websockets.asyncio.client.connect(uri, **options)
+
+    @property
+    def close_code(self):
+        return self._socket.close_code
+
+    def send(self, frame):
+        self._loop.run_until_complete(self._socket.send(frame))
+
+    def recv(self, timeout=None):
+        return self._loop.run_until_complete(asyncio.wait_for(self._socket.recv(), timeout))
+
+    def __iter__(self):
+        try:
+            while True:
+                yield self.recv()
+        except websockets.exceptions.ConnectionClosedOK:
+            return
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._loop.run_until_complete(self._socket.close())
+        self._loop.close()
+
+
 def open_socket(address, path, additional_headers=AUTHORIZATION, **options):
     """Opens a WebSocket."""
     uri = f"{address.replace('http', 'ws', 1)}{path}"
-    return websockets.sync.client.connect(uri, additional_headers=additional_headers, **options)
+    return Socket(uri, additional_headers=additional_headers, **options)
 
 
 def chat_client(address):
