@@ -133,6 +133,8 @@ EVENTS ?= 1000000
 # How many administrative calls are made while the process is killed AUDIT_KILLS times.
 AUDITED ?= 10000
 AUDIT_KILLS ?= 20
+# How often the build of the large package set is killed.
+BUILD_KILLS ?= 20
 # How many mutated keys, tokens of logins and issuers, and tickets prove no one.
 CREDENTIALS ?= 1000000
 
@@ -158,6 +160,11 @@ bars: check-rust check-node check-chromium python $(CONSOLE)/node_modules/.packa
 	@TAVERN_TEST_RENEWALS=all $(CARGO) test --locked --package grpc-kit --test it -- renewals_under_load
 	@TAVERN_TEST_MUTATIONS=$(CREDENTIALS) \
 	  $(CARGO) test --release --locked --package tool-registry --test it -- credentials::mutated issuers::hostile::mutated
+	@$(MAKE) --no-print-directory packages packages-data
+	@TAVERN_TEST_SET=data TAVERN_TEST_KILLS=$(BUILD_KILLS) \
+	  $(CARGO) test --locked --package e2e --test it -- packages::build::a_build_that_is_killed
+	@TAVERN_TEST_WITH_SETS=1 TAVERN_TEST_HOSTS=all \
+	  $(CARGO) test --locked --package script-sandbox --test it -- abuse::
 	@$(MAKE) --no-print-directory mutate soak bench
 
 # How often each scenario of `make soak` does its thing.

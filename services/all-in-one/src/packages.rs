@@ -49,9 +49,9 @@ pub(crate) struct Lock {
     /// The packages, as their installer names them, such as `numpy` or `lodash@4`.
     #[arg(required = true)]
     packages: Vec<String>,
-    /// The runtime of a set that has no file yet.
-    #[arg(long, default_value = "python3")]
-    runtime: String,
+    /// The runtime of a set that has no file yet, such as `node`. Default: python3.
+    #[arg(long)]
+    runtime: Option<String>,
     #[command(flatten)]
     place: Place,
 }
@@ -83,7 +83,7 @@ impl Command {
             Self::List(place) => list(&place.store()?),
             Self::Remove(Remove { name, place }) => {
                 let removed = package_builder::remove(&place.store()?, &name)?;
-                print(&format!("removed {name} {}\n", removed.digest));
+                print(&format!("removed {name} {removed}\n"));
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -95,7 +95,12 @@ impl Lock {
         let builder = self.place.builder().await?;
         let directory = self.place.settings()?.deploy_dir.join("packages");
         let locked = builder
-            .lock(&directory, &self.name, &self.runtime, &self.packages)
+            .lock(
+                &directory,
+                &self.name,
+                self.runtime.as_deref(),
+                &self.packages,
+            )
             .await;
         builder.close().await;
         let path = locked?;

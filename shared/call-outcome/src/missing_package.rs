@@ -2,6 +2,8 @@
 //!
 //! Only the text is read: a program that prints such a text is believed, and harms only itself.
 
+use crate::code_error;
+
 /// The last lines of an output that are read.
 const LINES: usize = 60;
 
@@ -10,21 +12,38 @@ const LINES: usize = 60;
 pub struct MissingPackage {
     /// The name of a module or package; `None` where code tried to install and the name is not known.
     pub name: Option<String>,
+    /// Whether code tried to install it, and did not just import it.
+    pub installs: bool,
 }
 
-/// Reads the standard error of code that failed; `None` if it did not fail for a missing package.
-pub fn read(stderr: &str) -> Option<MissingPackage> {
-    let lines: Vec<&str> = stderr.lines().rev().take(LINES).map(str::trim).collect();
-    // An install command in the text of a program that is no command of its language.
-    let is_syntax = lines.iter().any(|line| line.starts_with("SyntaxError"));
-    let install = || lines.iter().find_map(|line| install_command(line));
-    let said = lines.iter().find_map(|line| of_line(line));
-    said.or_else(|| is_syntax.then(install).flatten())
+/// Reads the standard error of code in a language that failed; `None` if it did not fail for a missing package.
+pub fn read(language: &str, stderr: &str) -> Option<MissingPackage> {
+    let mut lines = stderr.lines().rev().take(LINES).map(str::trim);
+    let Some(error) = code_error::read(language, stderr) else {
+        // Programs such as pip have the last word in a shell.
+        return lines.find_map(of_line);
+    };
+    match error.kind.as_str() {
+        "ModuleNotFoundError" => of_line(&format!("{}: {}", error.kind, error.message)),
+        // An install command in the text of a program that is no command of its language.
+        "SyntaxError" => stderr.lines().map(str::trim).find_map(install_command),
+        // A program that was called, or is missing.
+        "CalledProcessError" | "subprocess.CalledProcessError" | "FileNotFoundError" => {
+            lines.find_map(of_line)
+        }
+        // Node.js has one kind for all modules, and a shell has none.
+        "" | "Error" => of_line(&error.message).or_else(|| match language {
+            "bash" | "sh" => lines.find_map(of_line),
+            _ => None,
+        }),
+        _ => None,
+    }
 }
 
 fn of_line(line: &str) -> Option<MissingPackage> {
-    let named = |name: &str| MissingPackage {
+    let named = |name: &str, installs| MissingPackage {
         name: Some(name.to_owned()),
+        installs,
     };
     const UNNAMED: [&str; 10] = [
         "No module named pip",
@@ -40,7 +59,7 @@ fn of_line(line: &str) -> Option<MissingPackage> {
     ];
     if let Some(rest) = line.strip_prefix("ModuleNotFoundError: No module named ") {
         let name = quoted(rest)?.split('.').next()?;
-        return Some(named(name));
+        return Some(named(name, false));
     }
     for (before, after) in [
         ("Cannot find module ", ""),
@@ -51,14 +70,20 @@ fn of_line(line: &str) -> Option<MissingPackage> {
             && rest.contains(after)
             && !name.starts_with(['.', '/'])
         {
-            return Some(named(module_of(name)));
+            return Some(named(module_of(name), false));
         }
     }
     if let Some((_, rest)) = line.split_once("No matching distribution found for ") {
-        return Some(named(without_version(rest.split_whitespace().next()?)));
+        return Some(named(
+            without_version(rest.split_whitespace().next()?),
+            true,
+        ));
     }
     let unnamed = UNNAMED.iter().any(|said| line.contains(said));
-    unnamed.then_some(MissingPackage { name: None })
+    unnamed.then_some(MissingPackage {
+        name: None,
+        installs: true,
+    })
 }
 
 /// The text between the first quotes of a line.
@@ -99,6 +124,7 @@ fn install_command(line: &str) -> Option<MissingPackage> {
     let name = words.find(|word| !word.starts_with('-'));
     installs.then(|| MissingPackage {
         name: name.map(|name| without_version(name).to_owned()),
+        installs,
     })
 }
 
@@ -122,7 +148,7 @@ mod tests {
                 Some("matplotlib"),
             ),
             (
-                "/usr/bin/python3: No module named pip\nsubprocess.CalledProcessError: x",
+                "/usr/bin/python3: No module named pip\nTraceback (most recent call last):\n  File \"main.py\", line 1\nsubprocess.CalledProcessError: x",
                 None,
             ),
             (
@@ -134,11 +160,11 @@ mod tests {
                 Some("six"),
             ),
             (
-                "    %pip install scikit-learn[all]==1\nSyntaxError: invalid syntax",
+                "  File \"main.py\", line 1\n    %pip install scikit-learn[all]==1\nSyntaxError: invalid syntax",
                 Some("scikit-learn"),
             ),
             (
-                "    !python -m pip install six\nSyntaxError: invalid syntax",
+                "  File \"main.py\", line 1\n    !python -m pip install six\nSyntaxError: invalid syntax",
                 Some("six"),
             ),
             (
@@ -160,28 +186,55 @@ mod tests {
                 Some("@scope/x"),
             ),
             (
-                "    !npm install date-fns@3\nSyntaxError: Invalid or unexpected token",
+                "/script/main.js:1\n!npm install date-fns@3\n ^^^\n\nSyntaxError: Invalid or unexpected token",
                 Some("date-fns"),
             ),
         ];
         for (stderr, name) in cases {
             let name = name.map(str::to_owned);
-            assert_eq!(read(stderr), Some(MissingPackage { name }), "{stderr}");
+            let language = match stderr {
+                node if node.contains(".js") || node.contains("npm install") => "nodejs",
+                shell if shell.contains("main.sh") || shell.contains("npm error") => "bash",
+                _ => "python",
+            };
+            let missing = read(language, stderr).expect(stderr);
+            assert_eq!(missing.name, name, "{stderr}");
         }
     }
 
     #[test]
     fn other_failures_want_no_package() {
-        for stderr in [
-            "",
-            "ZeroDivisionError: division by zero",
-            "Error: Cannot find module './mine.js'",
-            "Error: Cannot find module '/work/mine.js'",
-            "ImportError: cannot import name 'x' from 'json'",
-            "    pip install six\nNameError: name 'pip' is not defined",
-            "SyntaxError: invalid syntax",
+        for (language, stderr) in [
+            ("python", ""),
+            (
+                "python",
+                "Traceback (most recent call last):\n  File \"main.py\", line 1\nZeroDivisionError: division by zero",
+            ),
+            (
+                "python",
+                "Traceback (most recent call last):\n  File \"main.py\", line 1\nModuleNotFoundError: No module named 'ujson'\n\n\
+                 During handling of the above exception, another exception occurred:\n\n\
+                 Traceback (most recent call last):\n  File \"main.py\", line 3\nKeyError: 'x'",
+            ),
+            (
+                "python",
+                "Cannot find module 'x'\nTraceback (most recent call last):\n  File \"main.py\", line 1\nValueError",
+            ),
+            (
+                "nodejs",
+                "Error: Cannot find module './mine.js'\n    at Module (node:internal)",
+            ),
+            ("nodejs", "Error: Cannot find module '/script/mine.js'"),
+            (
+                "python",
+                "Traceback (most recent call last):\n  File \"main.py\", line 1\nImportError: cannot import name 'x' from 'json'",
+            ),
+            (
+                "python",
+                "  File \"main.py\", line 1\n    x = = 1\nSyntaxError: invalid syntax",
+            ),
         ] {
-            assert_eq!(read(stderr), None, "{stderr}");
+            assert_eq!(read(language, stderr), None, "{stderr}");
         }
     }
 }

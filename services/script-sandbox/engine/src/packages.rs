@@ -8,6 +8,7 @@ use std::{
     fs::{self, File},
     io,
     num::NonZero,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -45,6 +46,8 @@ pub struct Packages {
     pub set: PackageSet,
     /// Its directory.
     directory: PathBuf,
+    /// The number of the directory, by which a set that was removed and built again is another one.
+    pub(crate) inode: u64,
 }
 
 /// The directories of a package set as a script sees them.
@@ -139,10 +142,7 @@ impl PackageStore {
             false => Err(io::ErrorKind::NotFound.into()),
         };
         found.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => PackageError::Unknown {
-                name: name.to_owned(),
-                known: self.list().into_iter().map(|it| it.set.name).collect(),
-            },
+            io::ErrorKind::NotFound => self.unknown(name),
             _ => PackageError::Unfit {
                 name: name.to_owned(),
                 problem: format!("its description cannot be read: {error}"),
@@ -169,18 +169,61 @@ impl PackageStore {
         Ok(packages)
     }
 
+    /// Holds the set of a name, as [`Self::find`] finds it, for a user such as a session until the value is dropped.
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    pub fn hold(
+        &self,
+        name: &str,
+        runtime: &str,
+        versions: &[&str],
+        user: &str,
+    ) -> Result<HeldPackages, PackageError> {
+        /// A set that is built again is gone for a moment.
+        const TRIES: usize = 3;
+        for _ in 0..TRIES {
+            if let Some(held) = self.find(name, runtime, versions)?.hold(user) {
+                return Ok(held);
+            }
+        }
+        Err(self.unknown(name))
+    }
+
+    /// The directory of the set of a name, whether or not its description can be read.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn place(&self, name: &str) -> Result<PathBuf, PackageError> {
+        let place = fs::canonicalize(self.directory.join(name));
+        let place = place.ok().filter(|_| is_name(name));
+        place.ok_or_else(|| self.unknown(name))
+    }
+
+    fn unknown(&self, name: &str) -> PackageError {
+        PackageError::Unknown {
+            name: name.to_owned(),
+            known: self.list().into_iter().map(|it| it.set.name).collect(),
+        }
+    }
+
     fn read(&self, name: &str) -> io::Result<Packages> {
         let directory = fs::canonicalize(self.directory.join(name))?;
         let text = fs::read(directory.join(MANIFEST))?;
         let set: PackageSet = serde_json::from_slice(&text)?;
-        Ok(Packages { set, directory })
+        Ok(Packages::new(set, directory))
     }
 }
 
 impl Packages {
     /// A set in this directory.
     pub fn new(set: PackageSet, directory: PathBuf) -> Self {
-        Self { set, directory }
+        let inode = fs::metadata(&directory).map_or(0, |about| about.ino());
+        Self {
+            set,
+            directory,
+            inode,
+        }
     }
 
     /// The set as a script sees it that has no root of its own.
@@ -211,20 +254,19 @@ impl Packages {
             .collect()
     }
 
-    /// Holds the set for a user, such as a session, until the value is dropped.
-    ///
-    /// # Errors
-    /// The set is being removed.
-    pub fn hold(self, user: &str) -> Result<HeldPackages, PackageError> {
-        let gone = || PackageError::Unknown {
-            name: self.set.name.clone(),
-            known: Vec::new(),
-        };
-        let used = File::open(self.directory.join(MANIFEST)).map_err(|_| gone())?;
-        rustix::fs::flock(&used, FlockOperation::NonBlockingLockShared).map_err(|_| gone())?;
+    /// Holds the set for a user until the value is dropped; `None` if it has been removed meanwhile.
+    fn hold(self, user: &str) -> Option<HeldPackages> {
+        let manifest = self.directory.join(MANIFEST);
+        let used = File::open(&manifest).ok()?;
+        rustix::fs::flock(&used, FlockOperation::NonBlockingLockShared).ok()?;
+        // The lock of a file that was removed keeps nothing.
+        let (held, there) = (used.metadata().ok()?, fs::metadata(&manifest).ok()?);
+        if held.ino() != there.ino() {
+            return None;
+        }
         // A service that may not write here cannot remove the set either, so that its users need no names.
         let user = claim(&self.directory.join(USERS), user).ok();
-        Ok(HeldPackages {
+        Some(HeldPackages {
             packages: Arc::new(self),
             _used: Some(used),
             user,
@@ -240,16 +282,9 @@ impl Packages {
         }
     }
 
-    /// Claims the set alone, so that it can be removed; no use begins until the lock is dropped.
-    ///
-    /// # Errors
-    /// The names of its users.
-    pub fn claim_alone(&self) -> Result<File, Vec<String>> {
-        let manifest = File::open(self.directory.join(MANIFEST)).map_err(|_| Vec::new())?;
-        match rustix::fs::flock(&manifest, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(manifest),
-            Err(_) => Err(users(&self.directory.join(USERS))),
-        }
+    /// The digest, and the number of the directory.
+    pub(crate) fn identity(&self) -> (&str, u64) {
+        (&self.set.digest, self.inode)
     }
 
     /// The directory of the set.
@@ -285,6 +320,21 @@ impl Library {
         variables
             .map(|(name, value)| (name.to_owned(), value))
             .collect()
+    }
+}
+
+/// Claims the set in a directory alone, so that it can be removed; no use begins until the lock is dropped. Without a
+/// description there is no set, and nothing to claim.
+///
+/// # Errors
+/// The names of its users.
+pub fn claim_alone(directory: &Path) -> Result<Option<File>, Vec<String>> {
+    let Ok(manifest) = File::open(directory.join(MANIFEST)) else {
+        return Ok(None);
+    };
+    match rustix::fs::flock(&manifest, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(manifest)),
+        Err(_) => Err(users(&directory.join(USERS))),
     }
 }
 

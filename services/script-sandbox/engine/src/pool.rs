@@ -8,7 +8,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
     time::{Duration, Instant},
 };
 
@@ -80,6 +80,8 @@ struct SharedPool {
     entries: Mutex<Vec<PoolEntry>>,
     /// Notified when a script is requested.
     asked: Notify,
+    /// The memory of interpreters that are being ended, in bytes.
+    retiring: AtomicU64,
 }
 
 /// Interpreters of one kind.
@@ -112,6 +114,7 @@ impl Pool {
             memory: settings.warm_memory,
             entries: Mutex::default(),
             asked: Notify::new(),
+            retiring: AtomicU64::new(0),
         });
         let (close, closed) = oneshot::channel();
         let refilling = tokio::spawn(refill::run(inner.clone(), closed));
@@ -154,15 +157,22 @@ impl Pool {
     /// The state of the waiting interpreters of a runtime, among them those for the paths that a tenant has chosen; of
     /// all tenants if none is named.
     ///
-    /// With the digest of a package set those with the set, otherwise those without any.
-    pub fn state(&self, runtime: &str, digest: Option<&str>, tenant: Option<Tenant>) -> PoolState {
+    /// With a digest those with that package set, with `Some(None)` those without any, with `None` all of them.
+    pub fn state(
+        &self,
+        runtime: &str,
+        digest: Option<Option<&str>>,
+        tenant: Option<Tenant>,
+    ) -> PoolState {
         let entries = self.inner.entries();
         let mut state = PoolState::default();
         let counts = |it: &&PoolEntry| {
             let is_seen =
                 tenant.is_none() || it.order.tenant.is_none() || it.order.tenant == tenant;
             let kind = it.order.kind();
-            is_seen && (kind.runtime, kind.digest) == (runtime, digest)
+            let same =
+                digest.is_none_or(|digest| kind.packages.map(|(digest, _)| digest) == digest);
+            is_seen && kind.runtime == runtime && same
         };
         for entry in entries.iter().filter(counts) {
             state.ready += entry.waiting();
@@ -272,7 +282,7 @@ impl SharedPool {
         let tenant = (!usual).then(|| script.owner.principal().tenant());
         let kind = Kind {
             runtime: &runtime.profile.name,
-            digest: packages.map(|packages| &*packages.set.digest),
+            packages: packages.map(|packages| packages.identity()),
             script_path: &path,
             tenant,
         };

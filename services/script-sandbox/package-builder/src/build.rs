@@ -3,6 +3,8 @@
 use std::{
     collections::BTreeSet,
     fs::{self, File},
+    io,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Stdio,
 };
@@ -15,7 +17,7 @@ use sandbox_engine::{
         package_set::PackageSet,
         profile::{Installer, PackagesProfile, Profile},
     },
-    packages::{MANIFEST, PackageStore, Packages, SETS, TREE},
+    packages::{MANIFEST, PackageStore, Packages, SETS, TREE, claim_alone},
     pool,
     runtimes::{Interpreter, Runtime},
     slot::HostResources,
@@ -28,13 +30,16 @@ use crate::{
     installer::Fetcher,
     lock::Lock,
     prepare::{self, Workshop},
-    set_file::SetFile,
+    set_file::{SetFile, path_of},
     tree,
     wheel::{MAX_BYTES, Unpacking},
 };
 
 /// The lock of everyone who changes the directory of the sets.
 const LOCK: &str = ".lock";
+
+/// The runtime of a set that names none.
+const PYTHON: &str = "python3";
 
 /// The beginning of the names of directories in which sets are built.
 const STAGING: &str = ".building-";
@@ -100,13 +105,24 @@ impl Builder {
         &self,
         directory: &Path,
         name: &str,
-        runtime: &str,
+        runtime: Option<&str>,
         packages: &[String],
     ) -> Result<PathBuf, BuildError> {
-        let set = match crate::set_file::path_of(directory, name).exists() {
-            true => SetFile::read(directory, name)?,
-            false => SetFile::write_new(directory, name, runtime)?,
+        let file = path_of(directory, name);
+        let known = match file.exists() {
+            true => Some(SetFile::read(directory, name)?),
+            false => None,
         };
+        let set = known
+            .clone()
+            .unwrap_or_else(|| SetFile::new(name, runtime.unwrap_or(PYTHON)));
+        if let Some(other) = runtime.filter(|runtime| *runtime != set.runtime) {
+            return Err(BuildError::SetFile {
+                path: file,
+                problems: vec![format!("its `runtime` is {}, not {other}", set.runtime)],
+            });
+        }
+        set.check(&file, name)?;
         let means = self.means(&set.runtime)?;
         let scratch = tempfile::tempdir().at("making a directory in", std::env::temp_dir())?;
         let resolved = means.fetcher().resolve(packages, scratch.path()).await?;
@@ -122,7 +138,11 @@ impl Builder {
         };
         let path = directory.join(&set.lock);
         read_lock(means.profile.installer, &path, &text)?;
+        fs::create_dir_all(directory).at("making", directory)?;
         fs::write(&path, text).at("writing", &path)?;
+        if known.is_none() {
+            fs::write(&file, set.text()).at("writing", &file)?;
+        }
         Ok(path)
     }
 
@@ -160,10 +180,20 @@ impl Builder {
             bytes,
             warm_memory: 0,
         };
-        let existed = place.directory.join(MANIFEST).exists();
-        if existed {
-            built = read_manifest(&place.directory)?;
+        let known = read_manifest(&place.directory).ok();
+        let existed = known.is_some();
+        if let Some(known) = known {
+            built = known;
         } else {
+            // A directory whose description is damaged.
+            if place.directory.exists() {
+                let in_use = |users| BuildError::InUse {
+                    name: name.to_owned(),
+                    users,
+                };
+                let _alone = claim_alone(&place.directory).map_err(in_use)?;
+                fs::remove_dir_all(&place.directory).at("removing", &place.directory)?;
+            }
             let unfinished = Unfinished::begin(&tree, &place.directory)?;
             let workshop = Workshop {
                 tools: means.tools,
@@ -192,6 +222,12 @@ impl Builder {
         })
     }
 
+    fn no_isolation(&self) -> BuildError {
+        let failures = self.engine.report.failures.iter();
+        let failures: Vec<String> = failures.map(|(_, failure)| failure.to_string()).collect();
+        BuildError::NoIsolation(failures.join("; "))
+    }
+
     fn means(&self, name: &str) -> Result<Means<'_>, BuildError> {
         let wrong = |problem: String| BuildError::Runtime {
             runtime: name.to_owned(),
@@ -212,7 +248,11 @@ impl Builder {
         };
         let profile = runtime.profile.packages.as_ref();
         Ok(Means {
-            tools: self.engine.tools.as_ref().ok_or(BuildError::NoIsolation)?,
+            tools: self
+                .engine
+                .tools
+                .as_ref()
+                .ok_or_else(|| self.no_isolation())?,
             runtime,
             interpreter: interpreter.ok_or_else(|| wrong(unusable()))?,
             profile: profile.ok_or_else(|| wrong("it has no package sets".to_owned()))?,
@@ -220,25 +260,27 @@ impl Builder {
     }
 }
 
-/// Removes a set that no script and no session uses.
+/// Removes a set that no script and no session uses; returns its digest.
 ///
 /// # Errors
 /// There is none, or it is in use.
-pub fn remove(store: &PackageStore, name: &str) -> Result<PackageSet, BuildError> {
+pub fn remove(store: &PackageStore, name: &str) -> Result<String, BuildError> {
     let _locked = claim(store.directory())?;
-    let packages = store.named(name)?;
+    // A set whose description is damaged is removed too.
+    let directory = store.place(name)?;
     let in_use = |users| BuildError::InUse {
         name: name.to_owned(),
         users,
     };
-    let _alone = packages.claim_alone().map_err(in_use)?;
+    let _alone = claim_alone(&directory).map_err(in_use)?;
     let link = store.directory().join(name);
     fs::remove_file(&link).at("removing", &link)?;
     // A directory without a description is no set.
-    let manifest = packages.directory().join(MANIFEST);
+    let manifest = directory.join(MANIFEST);
     fs::remove_file(&manifest).at("removing", &manifest)?;
-    fs::remove_dir_all(packages.directory()).at("removing", packages.directory())?;
-    Ok(packages.set)
+    fs::remove_dir_all(&directory).at("removing", &directory)?;
+    let digest = directory.file_name().unwrap_or_default();
+    Ok(format!("sha256:{}", digest.to_string_lossy()))
 }
 
 impl Means<'_> {
@@ -302,9 +344,16 @@ impl Means<'_> {
             .env_clear()
             .current_dir("/")
             .stdin(Stdio::null());
+        if self.profile.reserved.is_empty() {
+            return Ok(BTreeSet::new());
+        }
         let said = asked.output().await.at("starting", program)?;
-        let said = String::from_utf8_lossy(&said.stdout);
-        Ok(said.split_whitespace().map(str::to_owned).collect())
+        let names = String::from_utf8_lossy(&said.stdout);
+        let names: BTreeSet<String> = names.split_whitespace().map(str::to_owned).collect();
+        match said.status.success() && !names.is_empty() {
+            true => Ok(names),
+            false => Err(io::Error::other("it names no reserved modules")).at("asking", program),
+        }
     }
 }
 
@@ -382,6 +431,7 @@ impl<'a> Unfinished<'a> {
         let (manifest, beside) = (directory.join(MANIFEST), directory.join(".set.json"));
         let text = serde_json::to_vec_pretty(set).at("writing", &beside)?;
         fs::write(&beside, text).at("writing", &beside)?;
+        tree::open_up(&beside)?;
         tree::sync(directory)?;
         fs::rename(&beside, &manifest).at("naming", &manifest)?;
         self.0 = None;
@@ -406,7 +456,13 @@ fn read_manifest(directory: &Path) -> Result<PackageSet, BuildError> {
 
 /// Claims the directory of the sets for a change.
 fn claim(directory: &Path) -> Result<File, BuildError> {
-    fs::create_dir_all(directory).at("making", directory)?;
+    let sets = directory.join(SETS);
+    fs::create_dir_all(&sets).at("making", &sets)?;
+    for directory in [directory, &sets] {
+        // Services of other users read them, whatever the umask of the operator.
+        fs::set_permissions(directory, fs::Permissions::from_mode(0o755))
+            .at("opening up", directory)?;
+    }
     let path = directory.join(LOCK);
     let lock = File::options()
         .create(true)
@@ -423,13 +479,17 @@ fn claim(directory: &Path) -> Result<File, BuildError> {
 
 /// Removes the leavings of builds that were killed, and sets without a name and without users.
 fn sweep(store: &PackageStore) -> Result<(), BuildError> {
-    let named: BTreeSet<PathBuf> = (store.list().iter())
-        .map(|packages| packages.directory().to_owned())
-        .collect();
     let entries = |directory: &Path| -> Vec<PathBuf> {
         let entries = fs::read_dir(directory).into_iter().flatten().flatten();
         entries.map(|entry| entry.path()).collect()
     };
+    // By their links: the description of a set that is kept need not be readable for this program.
+    let named = entries(store.directory())
+        .into_iter()
+        .filter(|path| path.is_symlink());
+    let named: BTreeSet<PathBuf> = named
+        .filter_map(|link| fs::canonicalize(link).ok())
+        .collect();
     let staged = entries(store.directory()).into_iter().filter(|path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.starts_with(STAGING)
@@ -440,9 +500,7 @@ fn sweep(store: &PackageStore) -> Result<(), BuildError> {
         .into_iter()
         .filter(|path| !named.contains(path));
     for path in staged.chain(unnamed) {
-        let set = read_manifest(&path).ok();
-        let alone = set.map(|set| Packages::new(set, path.clone()).claim_alone());
-        if !matches!(alone, Some(Err(_))) {
+        if claim_alone(&path).is_ok() {
             fs::remove_dir_all(&path).at("removing", &path)?;
         }
     }

@@ -32,8 +32,10 @@ pub enum BuildError {
         problem: String,
     },
     /// The host does not isolate scripts, so that no line of a package may run.
-    #[error("this host reaches no isolation level, and libraries are prepared in the sandbox only")]
-    NoIsolation,
+    #[error(
+        "this host reaches no isolation level, and libraries are prepared in the sandbox only: {0}"
+    )]
+    NoIsolation(String),
     /// A program that fetches packages is missing or too old.
     #[error("{program} {least} or later is needed to {purpose}: {problem}")]
     Program {

@@ -36,6 +36,14 @@ impl Fetcher<'_> {
         packages: &[String],
         scratch: &Path,
     ) -> Result<String, BuildError> {
+        if let Some(package) = packages.iter().find(|package| !is_named(package)) {
+            return Err(BuildError::Package {
+                package: package.clone(),
+                problem:
+                    "only names of an index are resolved, such as `numpy`, `numpy>=2` or `lodash@4`"
+                        .to_owned(),
+            });
+        }
         self.demand("resolve packages").await?;
         match self.installer {
             Installer::Pip => self.resolve_wheels(packages, scratch).await,
@@ -92,7 +100,10 @@ impl Fetcher<'_> {
         ])
         .arg("--report")
         .arg(&report)
-        .args(packages);
+        .arg("--")
+        .args(packages)
+        // No file here has the name of a package.
+        .current_dir(scratch);
         run("pip", pip).await?;
         let text = std::fs::read_to_string(&report).at("reading", &report)?;
         let report: Report = serde_json::from_str(&text).at("reading", &report)?;
@@ -129,6 +140,7 @@ impl Fetcher<'_> {
             "--save-exact",
             "--omit-lockfile-registry-resolved",
         ])
+        .arg("--")
         .args(packages);
         run("npm", npm).await?;
         let lock = scratch.join("package-lock.json");
@@ -192,6 +204,24 @@ fn npm(directory: &Path, command: &str) -> Command {
         "--loglevel=error",
     ]);
     npm
+}
+
+/// Whether a text names a package of an index, with a version or extras: no option, no path, no URL.
+fn is_named(package: &str) -> bool {
+    let (scope, name) = match package
+        .strip_prefix('@')
+        .and_then(|rest| rest.split_once('/'))
+    {
+        Some((scope, name)) => (scope, name),
+        None => ("scope", package),
+    };
+    let begins = |text: &str| {
+        text.bytes()
+            .next()
+            .is_some_and(|first| first.is_ascii_alphanumeric())
+    };
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-[],=<>!~^*+@".contains(&byte);
+    begins(scope) && begins(name) && scope.bytes().chain(name.bytes()).all(plain)
 }
 
 /// The `package.json` to which a lock belongs.
@@ -260,4 +290,41 @@ struct ArchiveInfo {
 #[derive(Default, Deserialize)]
 struct Hashes {
     sha256: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_an_index_are_resolved() {
+        for named in [
+            "numpy",
+            "numpy>=2,<3",
+            "scikit-learn[all]==1.0",
+            "lodash@4",
+            "@scope/x@^1.2",
+        ] {
+            assert!(is_named(named), "{named}");
+        }
+        for other in [
+            "",
+            "-e",
+            "--index-url=x",
+            "./six",
+            "/tmp/six",
+            "a/b",
+            "../six",
+            "git+https://x",
+            "https://x/y.whl",
+            "npm:x",
+            "file:x",
+            "x @ file:///y",
+            "@/x",
+            "@a/b/c",
+            "six\nevil",
+        ] {
+            assert!(!is_named(other), "{other}");
+        }
+    }
 }

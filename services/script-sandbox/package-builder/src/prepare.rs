@@ -15,7 +15,7 @@ use sandbox_engine::{
         limits::Limits,
         outcome::Outcome,
         owner::Owner,
-        profile::{PackagesProfile, Profile},
+        profile::{Installer, PackagesProfile, Profile},
         script::{Program, Script, ScriptSpec},
         verdict::Verdict,
     },
@@ -95,7 +95,10 @@ impl Workshop<'_> {
             .find(|file| file.path.text == PREPARED);
         match prepared {
             Some(file) => self.place(file.digest, packages.directory(), caches),
-            None => Ok(Vec::new()),
+            None if self.profile.installer == Installer::Npm => Ok(Vec::new()),
+            None => Err(BuildError::Unsound(format!(
+                "its preparation left no {PREPARED}"
+            ))),
         }
     }
 

@@ -55,34 +55,48 @@ impl SetFile {
             path: path.clone(),
             problems,
         };
-        if !is_name(name) {
-            let problem = "a name has letters, digits, `_` and `-`, at most 64".to_owned();
-            return Err(wrong(vec![problem]));
-        }
         let text = std::fs::read_to_string(&path).at("reading", &path)?;
         let read = Figment::from(Toml::string(&text)).extract::<Self>();
         let set = read
             .map_err(|errors| wrong(errors.into_iter().map(|error| error.to_string()).collect()))?;
-        match set.problems(name) {
-            problems if problems.is_empty() => Ok(set),
-            problems => Err(wrong(problems)),
+        set.check(&path, name)?;
+        Ok(set)
+    }
+
+    /// A set that has no file yet.
+    pub(crate) fn new(name: &str, runtime: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            runtime: runtime.to_owned(),
+            lock: format!("{name}.lock").into(),
+            warm: Vec::new(),
+            test: String::new(),
+            environment: BTreeMap::new(),
+            caches: Vec::new(),
         }
     }
 
-    /// Writes the file of a set that has none.
-    ///
-    /// # Errors
-    /// The file cannot be written.
-    pub fn write_new(directory: &Path, name: &str, runtime: &str) -> Result<Self, BuildError> {
-        let path = path_of(directory, name);
-        let text = format!(
-            "name = \"{name}\"\nruntime = \"{runtime}\"\nlock = \"{name}.lock\"\n\
+    /// The text of the file of such a set.
+    pub(crate) fn text(&self) -> String {
+        format!(
+            "name = \"{}\"\nruntime = \"{}\"\nlock = \"{}\"\n\
              # The modules that waiting interpreters import ahead.\nwarm = []\n\
-             # Code that must not fail with the set.\ntest = \"\"\n"
-        );
-        std::fs::create_dir_all(directory).at("making", directory)?;
-        std::fs::write(&path, text).at("writing", &path)?;
-        Self::read(directory, name)
+             # Code that must not fail with the set.\ntest = \"\"\n",
+            self.name,
+            self.runtime,
+            self.lock.display()
+        )
+    }
+
+    /// Checks a set whose file this is.
+    pub(crate) fn check(&self, path: &Path, name: &str) -> Result<(), BuildError> {
+        match self.problems(name) {
+            problems if problems.is_empty() => Ok(()),
+            problems => Err(BuildError::SetFile {
+                path: path.to_owned(),
+                problems,
+            }),
+        }
     }
 
     fn problems(&self, name: &str) -> Vec<String> {
@@ -92,6 +106,10 @@ impl SetFile {
                 problems.push(problem.to_owned());
             }
         };
+        demand(
+            is_name(name),
+            "a name has letters, digits, `_` and `-`, at most 64",
+        );
         demand(self.name == name, "`name` must be the name of the file");
         demand(
             self.lock.components().count() == 1 && self.lock.file_name().is_some(),
@@ -143,7 +161,9 @@ mod tests {
     #[test]
     fn a_new_file_is_sound() {
         let directory = tempfile::tempdir().unwrap();
-        let set = SetFile::write_new(directory.path(), "data", "python3").unwrap();
+        let set = SetFile::new("data", "python3");
+        std::fs::write(path_of(directory.path(), "data"), set.text()).unwrap();
+        assert_eq!(SetFile::read(directory.path(), "data").unwrap(), set);
         assert_eq!(set.lock, Path::new("data.lock"));
     }
 }

@@ -60,6 +60,9 @@ pub(crate) fn open_up(root: &Path) -> Result<(), BuildError> {
     let mut open = vec![root.to_owned()];
     while let Some(path) = open.pop() {
         let about = fs::symlink_metadata(&path).at("reading", &path)?;
+        if about.is_symlink() {
+            continue;
+        }
         let mode = if about.is_dir() { 0o755 } else { 0o644 };
         let permissions = fs::Permissions::from_mode(mode);
         fs::set_permissions(&path, permissions).at("opening up", &path)?;

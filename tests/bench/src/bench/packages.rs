@@ -59,12 +59,12 @@ fn sets() -> anyhow::Result<PathBuf> {
     Ok(target.join("packages"))
 }
 
-struct Host {
+struct SetHost {
     sandbox: Arc<script_sandbox::Sandbox>,
     client: Sandbox,
 }
 
-impl Host {
+impl SetHost {
     async fn new(warm_interpreters: u32) -> anyhow::Result<Self> {
         let settings = SandboxSettings {
             lowest_isolation: IsolationLevel::Reduced,
@@ -103,7 +103,7 @@ impl Host {
 }
 
 pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
-    let cold = Host::new(0).await?;
+    let cold = SetHost::new(0).await?;
     if cold.set().await?.is_none() {
         anyhow::bail!("the set `{SET}` is not built; make packages-data builds it");
     }
@@ -111,7 +111,7 @@ pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
     let loaded = crowd(&cold.client, effort).await?;
     cold.sandbox.shutdown().await;
 
-    let warm = Host::new(SandboxSettings::default().warm_interpreters).await?;
+    let warm = SetHost::new(SandboxSettings::default().warm_interpreters).await?;
     execute(&warm.client, IMPORT).await?;
     for (what, source, goal, tail) in [
         (
@@ -152,7 +152,7 @@ pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
 }
 
 /// An import by an interpreter that is started for it, beside one outside of the sandbox.
-async fn started(host: &Host, effort: &Effort) -> anyhow::Result<Figure> {
+async fn started(host: &SetHost, effort: &Effort) -> anyhow::Result<Figure> {
     let tree = "import os, sys; print(os.path.realpath(sys.executable))";
     let interpreter = execute(&host.client, tree).await?;
     let interpreter = String::from_utf8(interpreter.stdout)?.trim().to_owned();
@@ -212,7 +212,7 @@ async fn crowd(client: &Sandbox, effort: &Effort) -> anyhow::Result<Series> {
 
 /// The crowd on a host with waiting interpreters, and the most memory of these that was seen meanwhile and after it, in
 /// MiB: as the pool knows it, and as the kernel reports it when no script runs.
-async fn most_waiting(host: &Host, effort: &Effort) -> anyhow::Result<(Series, f64)> {
+async fn most_waiting(host: &SetHost, effort: &Effort) -> anyhow::Result<(Series, f64)> {
     let done = Arc::new(AtomicBool::new(false));
     let watching = {
         let (sandbox, done) = (Arc::clone(&host.sandbox), Arc::clone(&done));
@@ -238,13 +238,9 @@ async fn most_waiting(host: &Host, effort: &Effort) -> anyhow::Result<(Series, f
 
 /// The memory that the interpreters of all runtimes keep that wait, with sets and without, in MiB.
 fn waiting(sandbox: &script_sandbox::Sandbox) -> f64 {
-    let kinds = sandbox.runtimes().iter().flat_map(|runtime| {
-        let sets = sandbox.package_sets(runtime).into_iter();
-        let digests = sets.map(|(packages, _)| Some(packages.set.digest));
-        let digests = std::iter::once(None).chain(digests);
-        digests.map(move |digest| sandbox.pool_state(runtime, digest.as_deref(), None).memory)
-    });
-    kinds.sum::<u64>() as f64 / f64::from(1 << 20)
+    let runtimes = sandbox.runtimes().iter();
+    let memory = runtimes.map(|runtime| sandbox.pool_state(runtime, None, None).memory);
+    memory.sum::<u64>() as f64 / f64::from(1 << 20)
 }
 
 async fn execute(client: &Sandbox, source: &str) -> anyhow::Result<ExecuteResponse> {

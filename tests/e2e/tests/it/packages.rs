@@ -1,4 +1,4 @@
-//! Package sets, from the command that builds them to the model that is told of them.
+//! Package sets, from the command that builds them to the description that the model reads.
 
 mod build;
 
@@ -205,6 +205,22 @@ async fn nothing_is_installed_and_the_set_that_has_it_is_named() -> anyhow::Resu
         let (code, message) = error(call(&stack, tool, &arguments).await?)?;
         assert_eq!(code, "no_package_install", "{source}: {message}");
         assert!(message.contains(expected), "{source}: {message}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_failures_keep_their_own_words() -> anyhow::Result<()> {
+    let stack = in_one().start().await?;
+    let caught = "try: import none_such\nexcept ImportError: {}['x']";
+    for source in [
+        "import dateutil.parsr",
+        caught,
+        "import six\nraise ValueError('six')",
+    ] {
+        let arguments = [("language", "python"), ("code", source)];
+        let (code, message) = error(call(&stack, EXECUTE, &arguments).await?)?;
+        assert_ne!(code, "no_package_install", "{source}: {message}");
     }
     Ok(())
 }

@@ -57,6 +57,7 @@ impl Limits {
         file: 64 * MIB,
         disk: 64 * MIB,
         disk_files: 10_000,
+        // Node.js opens all modules of a package at once.
         open_files: 1024,
         output: MIB,
         result: 256 * KIB,

@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     num::NonZero,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -77,20 +77,16 @@ pub(super) async fn run(inner: Arc<SharedPool>, mut closed: oneshot::Receiver<()
 /// The interpreter to start next: of the entry that lacks most.
 fn next(inner: &SharedPool, now: Instant) -> Option<PoolKey> {
     let mut entries = inner.entries();
-    let kept: u64 = entries.iter().map(PoolEntry::memory_in_use).sum();
-    let room = inner.memory.saturating_sub(kept);
-    let number: u32 = entries
-        .iter()
-        .map(|entry| entry.waiting() + entry.starting)
-        .sum();
-    if number >= most_waiting(inner.most) {
+    let room = Room::of(&entries, inner);
+    let ending = inner.retiring.load(Ordering::Relaxed);
+    if room.number == 0 {
         return None;
     }
     let neediest = entries
         .iter_mut()
         .filter(|entry| {
             entry.waiting() + entry.starting < entry.sizer.target()
-                && entry.memory <= room
+                && entry.memory <= room.memory.saturating_sub(ending)
                 && !entry.trouble.pauses(now)
         })
         .min_by_key(|entry| entry.waiting() + entry.starting)?;
@@ -100,7 +96,7 @@ fn next(inner: &SharedPool, now: Instant) -> Option<PoolKey> {
 
 /// Puts an interpreter beside those that wait. One that keeps more memory than was expected has others make room.
 fn shelve(
-    inner: &SharedPool,
+    inner: &Arc<SharedPool>,
     order: &PoolKey,
     warmed: Result<WarmInterpreter, String>,
     retiring: &mut JoinSet<()>,
@@ -116,10 +112,15 @@ fn shelve(
         Ok(warm) => {
             entry.memory = warm.memory();
             entry.trouble = StartFailures::default();
-            entry.ready.push_back(warm);
-            let unwanted = make_room(&mut entries, inner.memory, 0, Instant::now());
+            let mut unwanted = VecDeque::new();
+            match entry.memory > inner.memory {
+                true => unwanted.push_back(warm),
+                false => entry.ready.push_back(warm),
+            }
+            let enough = Room::default();
+            unwanted.extend(make_room(&mut entries, inner, enough, Instant::now()));
             drop(entries);
-            retire_all(unwanted, retiring);
+            retire_all(inner, unwanted, retiring);
         }
         Err(problem) => {
             let pause = entry.trouble.note(problem, Instant::now());
@@ -134,7 +135,7 @@ fn shelve(
 }
 
 /// Ends waiting interpreters that are dead or no longer needed.
-fn tidy(inner: &SharedPool, retiring: &mut JoinSet<()>, now: Instant) {
+fn tidy(inner: &Arc<SharedPool>, retiring: &mut JoinSet<()>, now: Instant) {
     let mut unwanted = VecDeque::new();
     let mut entries = inner.entries();
     for entry in entries.iter_mut() {
@@ -149,36 +150,67 @@ fn tidy(inner: &SharedPool, retiring: &mut JoinSet<()>, now: Instant) {
             unwanted.extend(entry.ready.pop_front());
         }
     }
+    // A package set that was built again leaves entries that nothing needs.
+    let needed = |entry: &PoolEntry| {
+        entry.order.packages.is_none() || entry.sizer.target() > 0 || entry.starting > 0
+    };
+    entries.retain(|entry| needed(entry) || !entry.ready.is_empty());
     // A kind without a waiting interpreter comes before a kind with several, and before one that was asked for earlier.
-    let kept: u64 = entries.iter().map(PoolEntry::memory_in_use).sum();
-    let room = inner.memory.saturating_sub(kept);
+    let room = Room::of(&entries, inner);
     let starves = |entry: &&PoolEntry| {
         entry.waiting() + entry.starting == 0
             && entry.sizer.target() > 0
-            && (room.saturating_add(1)..=inner.memory).contains(&entry.memory)
+            && entry.memory <= inner.memory
+            && (entry.memory > room.memory || room.number == 0)
             && !entry.trouble.pauses(now)
     };
     let starving = entries.iter().filter(starves);
     let latest = starving.max_by_key(|entry| entry.sizer.last_asked());
     if let Some((asked, memory)) = latest.map(|entry| (entry.sizer.last_asked(), entry.memory)) {
-        unwanted.extend(make_room(&mut entries, inner.memory, memory, asked));
+        let wanted = Room { memory, number: 1 };
+        unwanted.extend(make_room(&mut entries, inner, wanted, asked));
     }
     drop(entries);
-    retire_all(unwanted, retiring);
+    retire_all(inner, unwanted, retiring);
 }
 
-/// Takes interpreters away until so many bytes are free: of kinds of which several wait the largest, then of the kind that
-/// was asked for the longest time ago, if that was before `asked`.
+/// The room for interpreters that wait.
+#[derive(Clone, Copy, Debug, Default)]
+struct Room {
+    /// Bytes of memory.
+    memory: u64,
+    /// Interpreters.
+    number: u32,
+}
+
+impl Room {
+    /// The room that is left.
+    fn of(entries: &[PoolEntry], inner: &SharedPool) -> Self {
+        let kept: u64 = entries.iter().map(PoolEntry::memory_in_use).sum();
+        let number: u32 = entries
+            .iter()
+            .map(|entry| entry.waiting() + entry.starting)
+            .sum();
+        Self {
+            memory: inner.memory.saturating_sub(kept),
+            number: most_waiting(inner.most).saturating_sub(number),
+        }
+    }
+}
+
+/// Takes interpreters away until there is as much room as is wanted: of kinds of which several wait the largest, then of
+/// the kind that was asked for the longest time ago, if that was before `asked`.
 fn make_room(
     entries: &mut [PoolEntry],
-    memory: u64,
-    wanted: u64,
+    inner: &SharedPool,
+    wanted: Room,
     asked: Instant,
 ) -> VecDeque<WarmInterpreter> {
     let mut taken = VecDeque::new();
     loop {
         let kept: u64 = entries.iter().map(PoolEntry::memory_in_use).sum();
-        if kept.saturating_add(wanted) <= memory {
+        let room = Room::of(entries, inner);
+        if kept.saturating_add(wanted.memory) <= inner.memory && room.number >= wanted.number {
             return taken;
         }
         let several = entries.iter_mut().filter(|entry| entry.waiting() > 1);
@@ -199,9 +231,19 @@ fn make_room(
     }
 }
 
-fn retire_all(unwanted: VecDeque<WarmInterpreter>, retiring: &mut JoinSet<()>) {
+/// Ends interpreters. Until they have ended their memory is not free.
+fn retire_all(
+    inner: &Arc<SharedPool>,
+    unwanted: VecDeque<WarmInterpreter>,
+    retiring: &mut JoinSet<()>,
+) {
     for warm in unwanted {
-        retiring.spawn(warm.retire());
+        let (inner, memory) = (Arc::clone(inner), warm.memory());
+        inner.retiring.fetch_add(memory, Ordering::Relaxed);
+        retiring.spawn(async move {
+            warm.retire().await;
+            inner.retiring.fetch_sub(memory, Ordering::Relaxed);
+        });
     }
 }
 

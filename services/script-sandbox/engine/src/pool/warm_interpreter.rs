@@ -99,8 +99,9 @@ pub(super) struct PoolKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind<'a> {
     pub(super) runtime: &'a str,
-    /// The digest of the package set.
-    pub(super) digest: Option<&'a str>,
+    /// The digest of the package set, and the number of its directory: an interpreter that waits sees the directory that
+    /// was there.
+    pub(super) packages: Option<(&'a str, u64)>,
     pub(super) script_path: &'a str,
     pub(super) tenant: Option<Tenant>,
 }
@@ -109,7 +110,7 @@ impl PoolKey {
     pub(super) fn kind(&self) -> Kind<'_> {
         Kind {
             runtime: &self.profile.name,
-            digest: (self.packages.as_ref()).map(|packages| &*packages.set.digest),
+            packages: (self.packages.as_deref()).map(Packages::identity),
             script_path: &self.script_path,
             tenant: self.tenant,
         }
@@ -338,14 +339,16 @@ fn complaint(process: &SandboxedProcess) -> String {
     String::from_utf8_lossy(&said).trim().to_owned()
 }
 
-/// Measures the processor time and the memory used so far, on a thread that may block.
+/// Measures the processor time and the memory used so far, on a thread that may block. The memory is that of its
+/// processes alone: a cgroup also counts the files that it was the first to read, which stay when it ends.
 async fn weigh(process: SandboxedProcess) -> Result<(SandboxedProcess, Duration, u64), String> {
     let weighing = tokio::task::spawn_blocking(move || {
-        let sample = match &process.slot.cgroup {
-            Some(cgroup) => cgroup.sample(),
-            None => ProcTree::below(process.launched.supervisor.id()).sample(u64::MAX, None),
+        let tree = ProcTree::below(process.launched.supervisor.id()).sample(u64::MAX, None);
+        let cpu = match &process.slot.cgroup {
+            Some(cgroup) => cgroup.sample().cpu,
+            None => tree.cpu,
         };
-        (process, sample.cpu, sample.memory)
+        (process, cpu, tree.memory)
     });
     weighing.await.map_err(|error| error.to_string())
 }

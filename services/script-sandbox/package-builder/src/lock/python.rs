@@ -2,28 +2,35 @@
 
 use std::collections::BTreeMap;
 
-/// Reads the packages of a lock.
+use super::Lock;
+
+/// Reads a lock.
 ///
 /// # Errors
 /// Every wrong line: its number, from 1, and the problem.
-pub(super) fn packages(text: &str) -> Result<BTreeMap<String, String>, Vec<(usize, String)>> {
-    let mut packages = BTreeMap::new();
+pub(super) fn read(text: &str) -> Result<Lock, Vec<(usize, String)>> {
+    let mut lock = Lock {
+        text: String::new(),
+        packages: BTreeMap::new(),
+    };
     let mut problems = Vec::new();
     for (number, line) in requirements(text) {
         match package(&line) {
             Ok((name, version)) => {
-                if packages.insert(name.clone(), version).is_some() {
+                lock.text += &line.split_whitespace().collect::<Vec<_>>().join(" ");
+                lock.text.push('\n');
+                if lock.packages.insert(name.clone(), version).is_some() {
                     problems.push((number, format!("{name} stands in an earlier line as well")));
                 }
             }
             Err(problem) => problems.push((number, problem)),
         }
     }
-    if packages.is_empty() && problems.is_empty() {
+    if lock.packages.is_empty() && problems.is_empty() {
         problems.push((1, "no package is named".to_owned()));
     }
     match problems.is_empty() {
-        true => Ok(packages),
+        true => Ok(lock),
         false => Err(problems),
     }
 }
@@ -115,8 +122,9 @@ mod tests {
         let text = format!(
             "# made by hand\nsix==1.17.0 {HASH} # compact\n\nPython_Dateutil==2.9.0 \\\n  {HASH} \\\n  {HASH}\n"
         );
-        let packages = packages(&text).unwrap();
-        let found: Vec<_> = packages
+        let lock = read(&text).unwrap();
+        let found: Vec<_> = lock
+            .packages
             .iter()
             .map(|(name, version)| format!("{name} {version}"))
             .collect();
@@ -147,13 +155,27 @@ mod tests {
         ];
         for (line, problem) in cases {
             let text = format!("# a comment\nattrs==1.0 {HASH}\n{line}\n");
-            let problems = packages(&text).unwrap_err();
+            let problems = read(&text).unwrap_err();
             assert_eq!(problems.len(), 1, "{line}: {problems:?}");
             assert_eq!(problems[0].0, 3, "{line}");
             assert!(problems[0].1.contains(problem), "{line}: {problems:?}");
         }
-        assert_eq!(packages("# nothing\n").unwrap_err()[0].0, 1);
+        assert_eq!(read("# nothing\n").unwrap_err()[0].0, 1);
         let twice = format!("six==1 {HASH}\nSix==2 {HASH}\n");
-        assert_eq!(packages(&twice).unwrap_err()[0].0, 2);
+        assert_eq!(read(&twice).unwrap_err()[0].0, 2);
+    }
+
+    #[test]
+    fn pip_reads_only_the_lines_that_were_read_here() {
+        let hidden = "evil @ file:///evil.tar.gz";
+        for separator in ['\r', '\u{2028}', '\u{b}', '\u{85}', '\u{1c}'] {
+            let comment = format!(
+                "# harmless{separator}{hidden}\nsix==1.17.0 {HASH} # x{separator}{hidden}\n"
+            );
+            let lock = read(&comment).unwrap();
+            assert_eq!(lock.text, format!("six==1.17.0 {HASH}\n"));
+            let inside = format!("six==1.17.0{separator}{hidden} {HASH}\n");
+            assert!(read(&inside).is_err(), "{separator:?}");
+        }
     }
 }

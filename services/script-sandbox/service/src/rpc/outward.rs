@@ -175,10 +175,10 @@ pub(super) fn runtime(
     runtime: &Runtime,
     tenant: Option<Tenant>,
 ) -> wire::Runtime {
-    let pool = sandbox.pool_state(runtime, None, tenant);
+    let pool = sandbox.pool_state(runtime, Some(None), tenant);
     let sets = sandbox.package_sets(runtime).into_iter();
     let package_sets = sets.map(|(packages, problem)| {
-        let digest = Some(packages.set.digest.as_str());
+        let digest = Some(Some(packages.set.digest.as_str()));
         let pool = sandbox.pool_state(runtime, digest, tenant);
         package_set(packages.set, problem, pool)
     });

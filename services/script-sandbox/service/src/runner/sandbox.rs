@@ -110,12 +110,12 @@ impl Sandbox {
         &self.blobs
     }
 
-    /// The state of the waiting interpreters of a runtime, with the package set of a digest or without any, as a tenant
-    /// sees it; of all tenants if none is named.
+    /// The state of the waiting interpreters of a runtime as a tenant sees it; of all tenants if none is named. With a
+    /// digest those with that package set, with `Some(None)` those without any, with `None` all of them.
     pub fn pool_state(
         &self,
         runtime: &Runtime,
-        digest: Option<&str>,
+        digest: Option<Option<&str>>,
         tenant: Option<Tenant>,
     ) -> PoolState {
         let pool = self.engine.pool.as_ref();

@@ -20,6 +20,7 @@ use tonic::{Code, Status};
 use super::ResolvedCall;
 
 pub use packages::PackageSets;
+pub(super) use packages::Ran;
 pub use sessions::Sessions;
 
 pub(super) use call_outcome::tail;
@@ -48,13 +49,9 @@ impl Sandbox {
     }
 
     /// Returns the failure of code of a runtime; where it wanted a package, the one that names the package sets.
-    pub(super) async fn explained(&self, failure: Failure, runtime: &str, stderr: &str) -> Failure {
-        match missing_package::read(stderr) {
-            Some(missing) => {
-                self.packages
-                    .not_installed(&missing, runtime, failure)
-                    .await
-            }
+    pub(super) async fn explained(&self, failure: Failure, ran: Ran<'_>, stderr: &str) -> Failure {
+        match missing_package::read(ran.runtime, stderr) {
+            Some(missing) => self.packages.not_installed(&missing, ran, failure).await,
             None => failure,
         }
     }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{
     ResolvedCall,
-    sandbox::{Sandbox, failed_verdict, has_exited, tail},
+    sandbox::{Ran, Sandbox, failed_verdict, has_exited, tail},
 };
 use tool_domain::{package::PackageFile, program::Program, script_output};
 
@@ -50,8 +50,12 @@ impl Scripts {
             Ok(response) => match ending_of(&response, &program.runtime, resolved) {
                 CallOutcome::Failed(failure) if has_exited(&response) => {
                     let stderr = String::from_utf8_lossy(&response.stderr);
-                    let explained = self.sandbox.explained(failure, &program.runtime, &stderr);
-                    CallOutcome::Failed(explained.await)
+                    let ran = Ran {
+                        runtime: &program.runtime,
+                        packages: &program.packages,
+                        by_definition: true,
+                    };
+                    CallOutcome::Failed(self.sandbox.explained(failure, ran, &stderr).await)
                 }
                 outcome => outcome,
             },

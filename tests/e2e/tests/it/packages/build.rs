@@ -13,8 +13,10 @@ const KILLS: usize = 4;
 /// The programs of the system, so that each build has the same interpreter.
 const PROGRAMS: &str = "/usr/local/bin:/usr/bin:/bin";
 
-fn shipped() -> PathBuf {
-    repository().join("services/script-sandbox/package-builder/tests/packages")
+/// The directories of the files of sets.
+fn shipped() -> [PathBuf; 2] {
+    let small = "services/script-sandbox/package-builder/tests/packages";
+    [small, "deploy/packages"].map(|path| repository().join(path))
 }
 
 /// A directory with `deploy/packages` as the tests have it, and an empty `data`.
@@ -24,9 +26,11 @@ impl Place {
     fn new() -> anyhow::Result<Self> {
         let place = Self(tempfile::tempdir()?);
         fs::create_dir_all(place.files())?;
-        for entry in fs::read_dir(shipped())? {
-            let entry = entry?;
-            fs::copy(entry.path(), place.files().join(entry.file_name()))?;
+        for directory in shipped() {
+            for entry in fs::read_dir(directory)? {
+                let entry = entry?;
+                fs::copy(entry.path(), place.files().join(entry.file_name()))?;
+            }
         }
         Ok(place)
     }
@@ -140,6 +144,56 @@ fn one_lock_gives_one_digest_and_a_set_is_removed_as_a_whole() -> anyhow::Result
 }
 
 #[test]
+fn a_build_leaves_a_set_alone_whose_description_it_cannot_read() -> anyhow::Result<()> {
+    let place = Place::new()?;
+    place.printed(&["build", "web"])?;
+    let manifest = place.data().join("packages/web/set.json");
+    let text = fs::read_to_string(&manifest)?;
+    fs::write(
+        &manifest,
+        text.replace("\"runtime\"", "\"of_another_version\""),
+    )?;
+    place.printed(&["build", "small"])?;
+    assert!(
+        place
+            .data()
+            .join("packages/web/tree/node_modules/lodash")
+            .is_dir()
+    );
+    assert!(!place.printed(&["list"])?.contains("web"));
+    // Building it again makes it whole, and so it can be removed as it is.
+    assert!(place.printed(&["build", "web"])?.starts_with("built web"));
+    fs::write(&manifest, "{}")?;
+    place.printed(&["remove", "web"])?;
+    Ok(())
+}
+
+#[test]
+fn names_that_lead_to_code_are_not_resolved() -> anyhow::Result<()> {
+    let place = Place::new()?;
+    for package in [
+        "/tmp/evil",
+        "./evil",
+        "git+https://example.org/x",
+        "x @ file:///tmp/evil",
+        "a/b",
+    ] {
+        let refused = place.refused(&["lock", "texts", package])?;
+        assert!(
+            refused.contains("only names of an index"),
+            "{package}: {refused}"
+        );
+        assert!(!place.files().join("texts.set.toml").exists());
+    }
+    let conflict = place.refused(&["lock", "small", "six", "--runtime", "node"])?;
+    assert!(
+        conflict.contains("its `runtime` is python3, not node"),
+        "{conflict}"
+    );
+    Ok(())
+}
+
+#[test]
 fn a_lock_is_resolved_with_a_hash_for_every_file() -> anyhow::Result<()> {
     let place = Place::new()?;
     place.printed(&["lock", "texts", "six==1.17.0"])?;
@@ -231,34 +285,37 @@ fn a_full_disk_fails_a_build_and_leaves_nothing() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The set of `TAVERN_TEST_SET` is killed `TAVERN_TEST_KILLS` times.
 #[test]
 fn a_build_that_is_killed_leaves_no_set_and_the_next_one_the_same_digest() -> anyhow::Result<()> {
     let kills = match std::env::var("TAVERN_TEST_KILLS") {
         Ok(number) => number.parse().context("TAVERN_TEST_KILLS is no number")?,
         Err(_) => KILLS,
     };
+    let set = std::env::var("TAVERN_TEST_SET").unwrap_or_else(|_| "small".to_owned());
+    let set = set.as_str();
     let whole = Place::new()?;
     let begun = std::time::Instant::now();
-    whole.printed(&["build", "small"])?;
+    whole.printed(&["build", set])?;
     let longest = begun.elapsed();
     let place = Place::new()?;
     for _ in 0..kills {
-        let mut build = place.command(&["build", "small"])?.spawn()?;
+        let mut build = place.command(&["build", set])?.spawn()?;
         std::thread::sleep(longest.mul_f64(fastrand::f64()));
         build.kill()?;
         build.wait()?;
         let listed = place.printed(&["list"])?;
         match listed.contains("no package set") {
-            true => assert!(place.digest("small").is_err()),
-            false => assert_eq!(place.digest("small")?, whole.digest("small")?),
-        }
-        if fastrand::bool() {
-            // Another build from the beginning, whatever the killed one had reached.
-            let _ = place.run(&["remove", "small"])?;
+            true => assert!(place.digest(set).is_err()),
+            false => {
+                assert_eq!(place.digest(set)?, whole.digest(set)?);
+                // The next build begins anew.
+                place.printed(&["remove", set])?;
+            }
         }
     }
-    place.printed(&["build", "small"])?;
-    assert_eq!(place.digest("small")?, whole.digest("small")?);
+    place.printed(&["build", set])?;
+    assert_eq!(place.digest(set)?, whole.digest(set)?);
     assert_eq!(place.leavings()?, Vec::<PathBuf>::new());
     Ok(())
 }

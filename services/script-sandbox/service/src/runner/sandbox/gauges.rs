@@ -1,12 +1,8 @@
 //! Levels of a sandbox, observed whenever metrics are exported.
 
-use std::{
-    iter::once,
-    sync::{Arc, Weak},
-};
+use std::sync::{Arc, Weak};
 
 use opentelemetry::{KeyValue, metrics::AsyncInstrument};
-use sandbox_engine::runtimes::Runtime;
 use telemetry::attributes::{SANDBOX_STATE, SCRIPT_RUNTIME};
 
 use super::Sandbox;
@@ -47,8 +43,8 @@ pub(super) fn observe(sandbox: &Arc<Sandbox>) {
         "Interpreters that wait for a script, and how many should.",
         |sandbox, seen| {
             for runtime in sandbox.runtimes() {
-                let (ready, wanted) = waiting(sandbox, runtime);
-                for (state, level) in [("ready", ready), ("wanted", wanted)] {
+                let pool = sandbox.pool_state(runtime, None, None);
+                for (state, level) in [("ready", pool.ready), ("wanted", pool.target)] {
                     let name = runtime.profile.name.clone();
                     let about = [
                         KeyValue::new(SCRIPT_RUNTIME, name),
@@ -59,20 +55,6 @@ pub(super) fn observe(sandbox: &Arc<Sandbox>) {
             }
         },
     );
-}
-
-/// The interpreters of a runtime that wait, and how many should, with package sets and without.
-fn waiting(sandbox: &Sandbox, runtime: &Runtime) -> (u32, u32) {
-    let sets = sandbox.package_sets(runtime);
-    let digests = sets
-        .iter()
-        .map(|(packages, _)| Some(packages.set.digest.as_str()));
-    let pools = once(None)
-        .chain(digests)
-        .map(|digest| sandbox.pool_state(runtime, digest, None));
-    pools.fold((0, 0), |(ready, wanted), pool| {
-        (ready + pool.ready, wanted + pool.target)
-    })
 }
 
 /// Reads a level of a sandbox.

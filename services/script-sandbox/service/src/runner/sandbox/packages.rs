@@ -46,7 +46,7 @@ impl Sandbox {
         let versions: Vec<String> = versions(runtime).into_iter().map(str::to_owned).collect();
         let holding = tokio::task::spawn_blocking(move || {
             let versions: Vec<&str> = versions.iter().map(String::as_str).collect();
-            store.find(&name, &runtime_name, &versions)?.hold(&user)
+            store.hold(&name, &runtime_name, &versions, &user)
         });
         let held = holding.await.map_err(|_| Refusal::Lost)??;
         let made_for = runtime.of_version(&held.packages().set.version);

@@ -11,19 +11,23 @@ use sandbox_engine::packages::PackageStore;
 use script_sandbox::SandboxSettings;
 use tonic::Code;
 
-use super::{levels, listed, sets, with};
+use super::{levels, listed, run_warm, sets, usual, with};
 use crate::support::{Host, expect_output, expect_refusal, python};
 
 /// A copy of the sets, which a test may change.
 fn copy() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
+    copy_to(directory.path());
+    directory
+}
+
+fn copy_to(directory: &Path) {
     let copied = std::process::Command::new("cp")
         .args(["--archive", "--no-target-directory"])
         .arg(sets())
-        .arg(directory.path())
+        .arg(directory)
         .status();
     assert!(copied.unwrap().success());
-    directory
 }
 
 async fn host_on(directory: &Path) -> Host {
@@ -136,4 +140,27 @@ async fn a_directory_without_a_whole_description_is_no_set() {
         Code::NotFound,
         ErrorReason::UnknownPackageSet,
     );
+}
+
+#[tokio::test]
+async fn interpreters_that_wait_with_a_set_that_was_removed_are_not_taken() {
+    let directory = copy();
+    let host = host_on(directory.path()).await;
+    let lazy = usual(with(
+        "small",
+        python("import dateutil.easter; print('found')"),
+    ));
+    expect_output(&run_warm(&host, lazy.clone()).await, "found\n");
+    crate::support::eventually("another one waits", || {
+        let runtimes = host.sandbox.runtimes().iter();
+        let mut states = runtimes.map(|runtime| host.sandbox.pool_state(runtime, None, None));
+        states.any(|state| state.ready > 0)
+    })
+    .await;
+    package_builder::remove(&PackageStore::new(directory.path()), "small").unwrap();
+    // The same set by digest, in another directory.
+    copy_to(directory.path());
+    for _ in 0..4 {
+        expect_output(&host.run(lazy.clone()).await, "found\n");
+    }
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{code::shown, optional_text, text};
 use crate::dispatch::{
     ResolvedCall,
-    sandbox::{CellPlace, CellRun, Sandbox, Sessions, portable},
+    sandbox::{CellPlace, CellRun, Ran, Sandbox, Sessions, portable},
 };
 use crate::in_flight::STDOUT;
 
@@ -49,7 +49,12 @@ pub(super) async fn run(
     match (ended(&ran, language, resolved), &ran.cell.error) {
         (CallOutcome::Failed(failure), Some(error)) => {
             let trace = &error.traceback_text;
-            CallOutcome::Failed(sandbox.explained(failure, runtime, trace).await)
+            let ran = Ran {
+                runtime,
+                packages: &packages,
+                by_definition: false,
+            };
+            CallOutcome::Failed(sandbox.explained(failure, ran, trace).await)
         }
         (outcome, _) => outcome,
     }

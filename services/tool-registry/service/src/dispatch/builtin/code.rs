@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::{optional_text, text};
 use crate::dispatch::{
     ResolvedCall,
-    sandbox::{Sandbox, failed_verdict, has_exited, portable},
+    sandbox::{Ran, Sandbox, failed_verdict, has_exited, portable},
 };
 use crate::in_flight::STDOUT;
 
@@ -31,7 +31,8 @@ pub(super) async fn execute(sandbox: &Sandbox, resolved: &ResolvedCall) -> CallO
         Err(failure) => return CallOutcome::Failed(failure),
     };
     let named = optional_text(&resolved.arguments, "packages");
-    request.packages = sandbox.packages().choose(named, &language).await;
+    let packages = sandbox.packages().choose(named, &language).await;
+    request.packages.clone_from(&packages);
     let response = match sandbox.execute(request, resolved, None).await {
         Ok(response) => response,
         Err(outcome) => return outcome,
@@ -43,7 +44,12 @@ pub(super) async fn execute(sandbox: &Sandbox, resolved: &ResolvedCall) -> CallO
         true => {
             let failure = with_trace(failure, &language, &response);
             let stderr = String::from_utf8_lossy(&response.stderr);
-            sandbox.explained(failure, &language, &stderr).await
+            let ran = Ran {
+                runtime: &language,
+                packages: &packages,
+                by_definition: false,
+            };
+            sandbox.explained(failure, ran, &stderr).await
         }
         false => failure,
     };

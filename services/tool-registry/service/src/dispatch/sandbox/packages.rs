@@ -41,6 +41,16 @@ struct Known {
     until: Option<Instant>,
 }
 
+/// Code that ran.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::dispatch) struct Ran<'a> {
+    pub(in crate::dispatch) runtime: &'a str,
+    /// Its package set; empty for none.
+    pub(in crate::dispatch) packages: &'a str,
+    /// Whether the definition of a tool chooses the set, and not the call.
+    pub(in crate::dispatch) by_definition: bool,
+}
+
 /// A package set that can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::dispatch) struct KnownSet {
@@ -111,12 +121,17 @@ impl PackageSets {
             return String::new();
         }
         let sets = self.current().await;
-        let fits = |set: &&KnownSet| {
-            self.defaults.contains(&set.name) && set.runtimes.iter().any(|name| name == runtime)
-        };
-        sets.iter()
-            .find(fits)
-            .map_or_else(String::new, |set| set.name.clone())
+        let default = self.default_of(&sets, runtime);
+        default.map_or_else(String::new, |set| set.name.clone())
+    }
+
+    /// The first of the defaults that is built for a runtime.
+    fn default_of<'a>(&self, sets: &'a [KnownSet], runtime: &str) -> Option<&'a KnownSet> {
+        let mut defaults = self.defaults.iter();
+        defaults.find_map(|name| {
+            sets.iter()
+                .find(|set| set.name == *name && set.is_for(runtime))
+        })
     }
 
     /// Returns a line about each set for the description of a tool, and a digest of them; `None` if there is no set.
@@ -132,27 +147,49 @@ impl PackageSets {
                 set.language,
                 set.offer()
             );
-            if self.defaults.contains(&set.name) {
+            let runtime = set.runtimes.first().map_or("", String::as_str);
+            if self.default_of(&sets, runtime) == Some(set) {
                 text += " It is taken where none is named.";
             }
         }
         (!sets.is_empty()).then(|| (text, hex::encode(digest.finalize())))
     }
 
-    /// Returns the failure of code that wanted a package which cannot be had, in the place of `failure`.
+    /// Returns the failure of code that wanted a package which cannot be had, in the place of `failure`. Code that had the
+    /// set with the package failed for another reason.
     pub(in crate::dispatch) async fn not_installed(
         &self,
         missing: &MissingPackage,
-        runtime: &str,
+        ran: Ran<'_>,
         failure: Failure,
     ) -> Failure {
         let sets = self.current().await;
-        let of_runtime = |set: &&KnownSet| set.runtimes.iter().any(|name| name == runtime);
         let name = missing.name.as_deref();
-        let has = |set: &&KnownSet| name.is_some_and(|name| set.has(name));
-        let mut having: Vec<&KnownSet> = sets.iter().filter(of_runtime).filter(has).collect();
-        having.sort_by_key(|set| !self.defaults.contains(&set.name));
+        let mut having: Vec<&KnownSet> = sets
+            .iter()
+            .filter(|set| name.is_some_and(|name| set.has(name)))
+            .collect();
+        having.sort_by_key(|set| (!set.is_for(ran.runtime), !self.defaults.contains(&set.name)));
+        let has_it = having.iter().any(|set| set.name == ran.packages);
+        if has_it && !missing.installs {
+            return failure;
+        }
         let advice = match (name, having.first()) {
+            (Some(name), Some(_)) if has_it => {
+                format!(
+                    "{name} is in the package set {}, which the code has: import it.",
+                    ran.packages
+                )
+            }
+            (Some(name), Some(set)) if !set.is_for(ran.runtime) => format!(
+                "{name} is in the package set {}, for code in {}.",
+                set.name, set.language
+            ),
+            (Some(name), Some(set)) if ran.by_definition => format!(
+                "{name} is in the package set {0}, which the tool's definition can name: \
+                 \"packages\": \"{0}\" in its implementation.",
+                set.name
+            ),
             (Some(name), Some(set)) => format!(
                 "{name} is in the package set {0}: pass \"packages\": \"{0}\".",
                 set.name
@@ -209,6 +246,10 @@ fn known_sets(runtime: contracts::tavern::sandbox::v1::Runtime) -> Vec<KnownSet>
 }
 
 impl KnownSet {
+    fn is_for(&self, runtime: &str) -> bool {
+        self.runtimes.iter().any(|name| name == runtime)
+    }
+
     fn has(&self, name: &str) -> bool {
         let plain = |name: &str| name.to_lowercase().replace(['_', '.'], "-");
         let name = plain(name);
