@@ -263,6 +263,7 @@ impl ToolRegistry {
     /// Begins the work that lasts as long as the registry: the exchange of tenants and that of the audit, which it
     /// returns, the reading of issuers' keys, and retention.
     async fn begin_endless_work(&self) -> [AbortHandle; 2] {
+        self.tools.read_package_sets();
         self.identities.begin_reading_keys();
         let (identities, services) = (self.identities.clone(), self.tenant_services.clone());
         let exchange = TenantExchange::new(identities, services);

@@ -141,6 +141,12 @@ impl Tools {
         Ok(())
     }
 
+    /// Begins to read the package sets, so that no call has to wait for them.
+    pub(crate) fn read_package_sets(&self) {
+        let packages = self.shared.packages.clone();
+        tokio::spawn(async move { packages.current().await });
+    }
+
     /// Drops the tools and gRPC servers of a tenant from the memory.
     pub(crate) fn forget(&self, tenant: Tenant) {
         self.shared.tenants.forget(tenant);

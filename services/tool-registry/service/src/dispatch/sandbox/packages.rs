@@ -1,7 +1,10 @@
 //! The package sets of the sandbox: the one that code takes, their descriptions for models, and the failure of code that
 //! tries to install another package.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use call_outcome::{Category, Failure, missing_package::MissingPackage};
 use contracts::tavern::sandbox::v1::{
@@ -10,7 +13,7 @@ use contracts::tavern::sandbox::v1::{
 use core_types::Tenant;
 use grpc_kit::{CallContext, Transport};
 use sha2::{Digest, Sha256};
-use tokio::{sync::Mutex, time::Instant};
+use tokio::time::Instant;
 
 /// The time for which the sets are taken as they were read.
 const FRESH: Duration = Duration::from_secs(5);
@@ -30,13 +33,14 @@ pub struct PackageSets {
     sandbox: Transport,
     /// The sets that code takes which names none, at most one for each runtime.
     defaults: Arc<[String]>,
-    /// Locked while they are read, so that everyone who waits gets the answer.
+    /// Locked for a copy only.
     known: Arc<Mutex<Known>>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
-    sets: Arc<[KnownSet]>,
+    /// `None` until they were read.
+    sets: Option<Arc<[KnownSet]>>,
     /// The time at which they are read again.
     until: Option<Instant>,
 }
@@ -53,7 +57,7 @@ pub(in crate::dispatch) struct Ran<'a> {
 
 /// A package set that can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::dispatch) struct KnownSet {
+pub(crate) struct KnownSet {
     name: String,
     digest: String,
     language: String,
@@ -76,20 +80,40 @@ impl PackageSets {
         }
     }
 
-    /// Returns the sets as they were a moment ago; the last ones known where the sandbox does not answer.
-    async fn current(&self) -> Arc<[KnownSet]> {
-        let mut known = self.known.lock().await;
-        if known.until.is_none_or(|until| until <= Instant::now()) {
-            let fresh = match self.read().await {
-                Some(sets) => {
-                    known.sets = sets;
-                    FRESH
-                }
-                None => AGAIN,
-            };
-            known.until = Some(Instant::now() + fresh);
+    /// Returns the sets as they were a moment ago. No call waits for a sandbox that is down: it gets the sets that were
+    /// known last, and only the first one waits for them at all.
+    pub(crate) async fn current(&self) -> Arc<[KnownSet]> {
+        let known = {
+            let mut known = self.lock();
+            let now = Instant::now();
+            let is_due = known.until.is_none_or(|until| until <= now);
+            if !is_due {
+                return known.sets.clone().unwrap_or_default();
+            }
+            known.until = Some(now + FRESH);
+            known.sets.clone()
+        };
+        match known {
+            Some(sets) => {
+                tokio::spawn(self.clone().read_again());
+                sets
+            }
+            None => self.clone().read_again().await,
         }
-        Arc::clone(&known.sets)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn read_again(self) -> Arc<[KnownSet]> {
+        let read = self.read().await;
+        let mut known = self.lock();
+        match read {
+            Some(sets) => known.sets = Some(sets),
+            None => known.until = Some(Instant::now() + AGAIN),
+        }
+        known.sets.clone().unwrap_or_default()
     }
 
     async fn read(&self) -> Option<Arc<[KnownSet]>> {
