@@ -160,8 +160,9 @@ fn the_environment_is_built_from_nothing() {
         let names = stdout(&response).replace("TRACEPARENT ", "");
         assert_eq!(
             names,
-            "HOME LANG OPENSSL_CONF PATH PWD SHLVL TAVERN_CONVERSATION_ID TAVERN_EFFECT_ID \
-             TAVERN_PROGRESS_FD TAVERN_RESULT_FD TMPDIR _ "
+            "HOME LANG OPENSSL_CONF PATH PIP_DISABLE_PIP_VERSION_CHECK PIP_NO_INDEX PWD SHLVL \
+             TAVERN_CONVERSATION_ID TAVERN_EFFECT_ID TAVERN_PROGRESS_FD TAVERN_RESULT_FD TMPDIR _ \
+             npm_config_offline "
         );
     });
 }

@@ -45,7 +45,7 @@ static void make_giant(void) {
 static void open_many(void) {
   int n = 0;
   while (n < 20000 && open("/dev/null", O_RDONLY) >= 0) n++;
-  printf("%s %d\n", strerrorname_np(errno), n < 256);
+  printf("%s %d\n", strerrorname_np(errno), n < 1024);
 }
 
 static void flood(void) {

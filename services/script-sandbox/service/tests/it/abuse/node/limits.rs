@@ -145,7 +145,7 @@ for (let n = 0; n < 1000000; n++) fs.closeSync(fs.openSync(`f${n}`, 'w'));
     let open = "
 const fs = require('fs');
 let n = 0;
-try { for (; n < 20000; n++) fs.openSync('/dev/null'); } catch (error) { console.log(error.code, n < 256); }
+try { for (; n < 20000; n++) fs.openSync('/dev/null'); } catch (error) { console.log(error.code, n < 1024); }
 ";
     everywhere(async |host| {
         let bytes = Limits {
