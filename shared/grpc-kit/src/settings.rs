@@ -369,7 +369,7 @@ impl ClientSettings {
         (server, service): (&ServerSettings, ServiceName),
         problems: &mut Problems,
     ) {
-        // Where nothing is set here, the settings of the server are checked already.
+        // Without settings of its own it has those of the server, which are checked already.
         match self.tls.is_empty() {
             true => self.check(key, problems),
             false => self.beside(server, service).check(key, problems),

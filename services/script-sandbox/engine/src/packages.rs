@@ -300,27 +300,6 @@ impl Library {
             caches: directory.join(CACHES),
         }
     }
-
-    /// Every prepared file below the directory for temporary files, and the file that it stands for.
-    pub(crate) fn links(&self, set: &PackageSet, temporary: &Path) -> Vec<(PathBuf, PathBuf)> {
-        let link = |path: &PathBuf| (temporary.join(path), self.caches.join(path));
-        set.caches.iter().map(link).collect()
-    }
-
-    /// The variables of a script with the set.
-    pub(crate) fn variables(
-        &self,
-        set: &PackageSet,
-        limits: &Limits,
-        temporary: &Path,
-    ) -> Vec<(String, String)> {
-        let tree = self.tree.display().to_string();
-        let temporary = temporary.display().to_string();
-        let variables = package_set::variables(set, threads(limits), &tree, &temporary);
-        variables
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect()
-    }
 }
 
 /// Claims the set in a directory alone, so that it can be removed; no use begins until the lock is dropped. Without a

@@ -20,11 +20,12 @@ use crate::{
     domain::{
         isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
         limits::Limits,
+        package_set,
         profile::Profile,
     },
     launcher::Launched,
     launcher_pool::LauncherPool,
-    packages::Packages,
+    packages::{Packages, threads},
     proc_usage,
     runtimes::Interpreter,
     users::{User, Users},
@@ -194,11 +195,13 @@ impl Libraries<'_> {
         self.packages.map(|packages| (packages, above))
     }
 
+    /// Every prepared file of the set, as the script finds it, and the file that it stands for.
     fn links(&self, place: &ScriptRoot) -> Vec<(PathBuf, PathBuf)> {
         let (Some(packages), Some(library)) = (self.packages, &place.library) else {
             return Vec::new();
         };
-        library.links(&packages.set, &place.temporary)
+        let link = |path: &PathBuf| (place.temporary.join(path), library.caches.join(path));
+        packages.set.caches.iter().map(link).collect()
     }
 
     /// The value of a variable, to which the libraries are added if it is the one by which the interpreter finds them.
@@ -218,9 +221,13 @@ impl Libraries<'_> {
         let (Some(packages), Some(library)) = (self.packages, &place.library) else {
             return Vec::new();
         };
-        let tree = library.tree.display().to_string();
-        let mut variables = library.variables(&packages.set, limits, &place.temporary);
-        variables.push((PACKAGES_VARIABLE.to_owned(), tree));
+        let shown = |path: &Path| path.display().to_string();
+        let (tree, temporary) = (shown(&library.tree), shown(&place.temporary));
+        let threads = threads(limits);
+        let own = package_set::variables(&packages.set, threads, &tree, &temporary);
+        let mut variables: Vec<(String, String)> =
+            own.map(|(name, value)| (name.to_owned(), value)).collect();
+        variables.push((PACKAGES_VARIABLE.to_owned(), tree.clone()));
         if let Some(profile) = &self.profile.packages
             && !profile.path_variable.is_empty()
         {

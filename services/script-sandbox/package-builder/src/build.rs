@@ -337,6 +337,9 @@ impl Means<'_> {
 
     /// The names that no library may have, as the interpreter states them.
     async fn reserved(&self) -> Result<BTreeSet<String>, BuildError> {
+        if self.profile.reserved.is_empty() {
+            return Ok(BTreeSet::new());
+        }
         let program = &self.interpreter.executable;
         let mut asked = tokio::process::Command::new(program);
         asked
@@ -344,9 +347,6 @@ impl Means<'_> {
             .env_clear()
             .current_dir("/")
             .stdin(Stdio::null());
-        if self.profile.reserved.is_empty() {
-            return Ok(BTreeSet::new());
-        }
         let said = asked.output().await.at("starting", program)?;
         let names = String::from_utf8_lossy(&said.stdout);
         let names: BTreeSet<String> = names.split_whitespace().map(str::to_owned).collect();

@@ -8,7 +8,6 @@ use std::{
 };
 
 use sandbox_engine::{domain::profile::Installer, runtimes::Interpreter};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -106,22 +105,22 @@ impl Fetcher<'_> {
         .current_dir(scratch);
         run("pip", pip).await?;
         let text = std::fs::read_to_string(&report).at("reading", &report)?;
-        let report: Report = serde_json::from_str(&text).at("reading", &report)?;
+        let report: Value = serde_json::from_str(&text).at("reading", &report)?;
+        let resolved = report.get("install").and_then(Value::as_array);
         let mut lines = Vec::new();
-        for resolved in report.install {
-            let (metadata, archive) = (resolved.metadata, resolved.download_info.archive_info);
-            let name = metadata.name;
-            let Some(digest) = archive.hashes.sha256 else {
-                let problem = "the index gives no SHA-256 of its file".to_owned();
+        for package in resolved.into_iter().flatten() {
+            let text = |pointer: &str| package.pointer(pointer).and_then(Value::as_str);
+            let name = text("/metadata/name").unwrap_or_default();
+            let version = text("/metadata/version").unwrap_or_default();
+            let Some(digest) = text("/download_info/archive_info/hashes/sha256") else {
                 return Err(BuildError::Package {
-                    package: name,
-                    problem,
+                    package: name.to_owned(),
+                    problem: "the index gives no SHA-256 of its file".to_owned(),
                 });
             };
+            let name = crate::lock::normalized(name);
             lines.push(format!(
-                "{}=={} \\\n    --hash=sha256:{digest}\n",
-                crate::lock::normalized(&name),
-                metadata.version
+                "{name}=={version} \\\n    --hash=sha256:{digest}\n"
             ));
         }
         lines.sort();
@@ -255,41 +254,6 @@ async fn run(program: &'static str, mut command: Command) -> Result<Output, Buil
     let said = [output.stderr, output.stdout].concat();
     let end = &said[said.len().saturating_sub(SAID)..];
     Err(failed(String::from_utf8_lossy(end).trim().to_owned()))
-}
-
-/// The report of `pip install --report`, as far as it is used.
-#[derive(Deserialize)]
-struct Report {
-    install: Vec<Resolved>,
-}
-
-#[derive(Deserialize)]
-struct Resolved {
-    metadata: Metadata,
-    download_info: DownloadInfo,
-}
-
-#[derive(Deserialize)]
-struct Metadata {
-    name: String,
-    version: String,
-}
-
-#[derive(Deserialize)]
-struct DownloadInfo {
-    #[serde(default)]
-    archive_info: ArchiveInfo,
-}
-
-#[derive(Default, Deserialize)]
-struct ArchiveInfo {
-    #[serde(default)]
-    hashes: Hashes,
-}
-
-#[derive(Default, Deserialize)]
-struct Hashes {
-    sha256: Option<String>,
 }
 
 #[cfg(test)]

@@ -77,11 +77,12 @@ impl ScriptSandboxService for Rpc {
         request: Request<ListRuntimesRequest>,
     ) -> Result<Response<ListRuntimesResponse>, Status> {
         let tenant = Some(CallContext::of(&request).tenant());
+        let sets = self.sandbox.package_sets().await;
         let runtimes = self
             .sandbox
             .runtimes()
             .iter()
-            .map(|runtime| outward::runtime(&self.sandbox, runtime, tenant))
+            .map(|runtime| outward::runtime(&self.sandbox, runtime, &sets, tenant))
             .collect();
         Ok(Response::new(ListRuntimesResponse { runtimes }))
     }

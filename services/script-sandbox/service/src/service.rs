@@ -9,13 +9,13 @@ use contracts::tavern::sandbox::v1::{
     session_service_server::SessionServiceServer,
 };
 use grpc_kit::{Need, Services};
-use sandbox_engine::{Engine, domain::isolation::IsolationLevel, runtimes::Runtime};
+use sandbox_engine::{Engine, domain::isolation::IsolationLevel};
 use tenancy::{TenantSync, Tenants};
 
 use crate::{
     error::Error,
     rpc::{BlobRpc, LONGEST as LONGEST_TRANSFER, Rpc},
-    runner::sandbox::{Sandbox, packages::versions},
+    runner::sandbox::{Sandbox, packages::problem_of},
     settings::SandboxSettings,
     tenants::{BlobBounds, SandboxData},
 };
@@ -57,13 +57,18 @@ fn log(engine: &Engine, lowest: IsolationLevel) {
         );
     }
     for packages in engine.packages.list() {
-        let of_set = |runtime: &&Runtime| runtime.profile.name == packages.set.runtime;
-        let runtime = engine.runtimes.iter().find(of_set);
-        let versions = runtime.map(versions).unwrap_or_default();
-        let name = &packages.set.name;
-        match packages.set.check(&packages.set.runtime, &versions) {
-            Ok(()) => tracing::info!(set = name, "a package set can be used"),
-            Err(problem) => tracing::warn!(set = name, problem, "a package set cannot be used"),
+        let set = &packages.set;
+        let mut runtimes = engine.runtimes.iter();
+        let runtime = runtimes.find(|runtime| runtime.profile.name == set.runtime);
+        let problem = match runtime {
+            Some(runtime) => problem_of(&packages, runtime),
+            None => Some(format!("there is no runtime {}", set.runtime)),
+        };
+        match problem {
+            None => tracing::info!(set = set.name, "a package set can be used"),
+            Some(problem) => {
+                tracing::warn!(set = set.name, problem, "a package set cannot be used")
+            }
         }
     }
     for runtime in &engine.runtimes {

@@ -8,15 +8,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use contracts::tavern::sandbox::v1::execute_request::Program;
-use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
-use contracts::tavern::sandbox::v1::verdict::Kind;
 use contracts::tavern::sandbox::v1::{
     Collect, ExecuteRequest, ExecuteResponse, ListRuntimesRequest, PackageSet,
 };
-use grpc_kit::Outbound;
 use sandbox_engine::domain::isolation::IsolationLevel;
 use script_sandbox::SandboxSettings;
 
+use super::script::{Sandbox, run_to_end};
 use crate::harness::Effort;
 use crate::series::{Series, Unit};
 use crate::support::{processes, served};
@@ -46,8 +44,6 @@ const TAIL_RATIO: f64 = 1.5;
 
 /// The longest wait for an interpreter.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-type Sandbox = ScriptSandboxServiceClient<Outbound>;
 
 /// The directory of the sets that make has built.
 fn sets() -> anyhow::Result<PathBuf> {
@@ -251,15 +247,5 @@ async fn execute(client: &Sandbox, source: &str) -> anyhow::Result<ExecuteRespon
         collect: Some(Collect::default()),
         ..ExecuteRequest::default()
     };
-    let response = client.clone().execute(request).await?.into_inner();
-    let verdict = response
-        .verdict
-        .as_ref()
-        .and_then(|verdict| verdict.kind.as_ref());
-    ensure!(
-        matches!(verdict, Some(Kind::Exited(exited)) if exited.code == 0),
-        "the script ended with {verdict:?}: {}",
-        String::from_utf8_lossy(&response.stderr)
-    );
-    Ok(response)
+    run_to_end(client, request).await
 }

@@ -41,7 +41,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The goal for the seconds from a cancel until no process of a script is left.
 const KILL_GOAL: f64 = 250e-3;
 
-type Sandbox = ScriptSandboxServiceClient<Outbound>;
+pub(super) type Sandbox = ScriptSandboxServiceClient<Outbound>;
 
 /// A sandbox with its client.
 struct Host {
@@ -412,6 +412,14 @@ async fn execute(client: &Sandbox, runtime: &str, source: &str) -> anyhow::Resul
         program: Some(Program::SourceText(source.to_owned())),
         ..ExecuteRequest::default()
     };
+    run_to_end(client, request).await
+}
+
+/// Runs a script that has to succeed.
+pub(super) async fn run_to_end(
+    client: &Sandbox,
+    request: ExecuteRequest,
+) -> anyhow::Result<ExecuteResponse> {
     let response = client.clone().execute(request).await?.into_inner();
     let verdict = response
         .verdict

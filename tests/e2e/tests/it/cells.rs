@@ -2,12 +2,11 @@
 //! conversation.
 
 use anyhow::Context;
-use contracts::tavern::common::v1::{CallResult, CallStatus, run_event::Kind};
-use contracts::tavern::gateway::v1::CallsTarget;
-use serde_json::{Value, json};
-use testkit::{Stack, invoke};
+use contracts::tavern::common::v1::{CallResult, CallStatus};
+use serde_json::json;
+use testkit::Stack;
 
-use crate::text::calls;
+use crate::text::{output, result_of};
 
 /// Runs a cell of Python in a conversation, as a model would call it.
 async fn cell(stack: &Stack, conversation: &str, code: &str) -> anyhow::Result<CallResult> {
@@ -15,31 +14,7 @@ async fn cell(stack: &Stack, conversation: &str, code: &str) -> anyhow::Result<C
         "<ACTION><CodeInterpreter:run_cell><language>python</language>\
          <code><![CDATA[{code}]]></code></CodeInterpreter:run_cell></ACTION>"
     );
-    text_result(stack, conversation, text).await
-}
-
-/// Runs the one call of a text and returns its result.
-async fn text_result(
-    stack: &Stack,
-    conversation: &str,
-    text: String,
-) -> anyhow::Result<CallResult> {
-    let request = calls(CallsTarget {
-        text,
-        conversation_id: conversation.to_owned(),
-        ..CallsTarget::default()
-    });
-    let run = invoke(&stack.gateway(), request).await?;
-    let mut kinds = run.events.into_iter().filter_map(|event| event.kind);
-    let result = kinds.find_map(|kind| match kind {
-        Kind::CallSettled(settled) => settled.result,
-        _ => None,
-    });
-    result.context("the call has a result")
-}
-
-fn output(result: &CallResult) -> anyhow::Result<Value> {
-    serde_json::from_str(&result.output_json).with_context(|| format!("{result:?}"))
+    result_of(stack, conversation, text).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -99,7 +74,7 @@ async fn output_above_the_limit_is_cut_and_its_end_is_shown() -> anyhow::Result<
         "<ACTION><CodeInterpreter:execute><language>python</language>\
          <code><![CDATA[{failing}]]></code></CodeInterpreter:execute></ACTION>"
     );
-    let failed = text_result(&stack, "a", code).await?;
+    let failed = result_of(&stack, "a", code).await?;
     let message = failed.error.context("the code failed")?.message;
     assert!(
         message.contains("The end of standard output:\nx"),

@@ -1,14 +1,11 @@
 //! Files that code leaves: the follower of the run fetches them by their digests.
 
 use anyhow::Context;
-use contracts::tavern::common::v1::run_event::Kind;
-use contracts::tavern::gateway::v1::CallsTarget;
 use contracts::tavern::sandbox::v1::DownloadBlobRequest;
-use serde_json::Value;
-use testkit::{Stack, invoke};
+use testkit::Stack;
 use tonic::Code;
 
-use crate::text::calls;
+use crate::text::{output, result_of};
 
 const CODE: &str = "<ACTION><CodeInterpreter:execute><language>python</language>\
     <code><![CDATA[open('rows.csv', 'w').write('wheat,120\\n' * 100_000)]]></code>\
@@ -35,19 +32,8 @@ async fn fetched(
 #[tokio::test(flavor = "multi_thread")]
 async fn the_follower_of_a_run_fetches_what_its_code_left() -> anyhow::Result<()> {
     let stack = Stack::builder().separate().start().await?;
-    let request = calls(CallsTarget {
-        text: CODE.to_owned(),
-        conversation_id: "harvest".to_owned(),
-        ..CallsTarget::default()
-    });
-    let run = invoke(&stack.gateway(), request).await?;
-    let mut kinds = run.events.into_iter().filter_map(|event| event.kind);
-    let result = kinds.find_map(|kind| match kind {
-        Kind::CallSettled(settled) => settled.result,
-        _ => None,
-    });
-    let output: Value =
-        serde_json::from_str(&result.context("the call has a result")?.output_json)?;
+    let left = result_of(&stack, "harvest", CODE.to_owned()).await?;
+    let output = output(&left)?;
     let file = &output["files"][0];
     assert_eq!(file["path"], "rows.csv");
     let digest = file["sha256"].as_str().context("a digest")?;

@@ -3,13 +3,11 @@
 mod build;
 
 use anyhow::Context;
-use contracts::tavern::common::v1::{CallResult, run_event::Kind};
-use contracts::tavern::gateway::v1::CallsTarget;
+use contracts::tavern::common::v1::CallResult;
 use contracts::tavern::registry::v1::GetToolRequest;
-use serde_json::Value;
-use testkit::{Stack, StackBuilder, invoke, repository};
+use testkit::{Stack, StackBuilder, repository};
 
-use crate::text::calls;
+use crate::text::{output, result_of};
 
 /// The directory of the sets that `make packages` has built.
 fn sets() -> String {
@@ -35,27 +33,13 @@ fn in_five() -> StackBuilder {
     with_sets(Stack::builder().separate(), variable)
 }
 
-/// Runs the one call of a text and returns its result.
+/// Calls a tool as a model would, and returns the result.
 async fn call(stack: &Stack, tool: &str, arguments: &[(&str, &str)]) -> anyhow::Result<CallResult> {
     let arguments = arguments.iter();
     let arguments = arguments.map(|(name, value)| format!("<{name}><![CDATA[{value}]]></{name}>"));
     let arguments: String = arguments.collect();
-    let request = calls(CallsTarget {
-        text: format!("<ACTION><{tool}>{arguments}</{tool}></ACTION>"),
-        conversation_id: "one".to_owned(),
-        ..CallsTarget::default()
-    });
-    let run = invoke(&stack.gateway(), request).await?;
-    let mut kinds = run.events.into_iter().filter_map(|event| event.kind);
-    let result = kinds.find_map(|kind| match kind {
-        Kind::CallSettled(settled) => settled.result,
-        _ => None,
-    });
-    result.context("the call has a result")
-}
-
-fn output(result: &CallResult) -> anyhow::Result<Value> {
-    serde_json::from_str(&result.output_json).with_context(|| format!("{result:?}"))
+    let text = format!("<ACTION><{tool}>{arguments}</{tool}></ACTION>");
+    result_of(stack, "one", text).await
 }
 
 /// The code and the message of the error of a call.

@@ -15,6 +15,7 @@ use sandbox_engine::{
         usage::Usage,
         verdict::Verdict,
     },
+    packages::Packages,
     pool::PoolState,
     runtimes::Runtime,
 };
@@ -24,7 +25,7 @@ use sandbox_protocol::report::{Failure, Layer};
 use crate::{
     domain::session::EndReason,
     runner::{
-        sandbox::Sandbox,
+        sandbox::{Sandbox, packages::problem_of},
         streaming::{Started, output_queue::Chunk},
     },
 };
@@ -173,14 +174,16 @@ fn allowed_syscalls(level: IsolationLevel) -> u32 {
 pub(super) fn runtime(
     sandbox: &Sandbox,
     runtime: &Runtime,
+    sets: &[Packages],
     tenant: Option<Tenant>,
 ) -> wire::Runtime {
     let pool = sandbox.pool_state(runtime, Some(None), tenant);
-    let sets = sandbox.package_sets(runtime).into_iter();
-    let package_sets = sets.map(|(packages, problem)| {
-        let digest = Some(Some(packages.set.digest.as_str()));
-        let pool = sandbox.pool_state(runtime, digest, tenant);
-        package_set(packages.set, problem, pool)
+    let sets = sets.iter();
+    let of_runtime = sets.filter(|packages| packages.set.runtime == runtime.profile.name);
+    let package_sets = of_runtime.map(|packages| {
+        let digest = Some(packages.set.digest.as_str());
+        let pool = sandbox.pool_state(runtime, Some(digest), tenant);
+        package_set(packages.set.clone(), problem_of(packages, runtime), pool)
     });
     let package_sets = package_sets.collect();
     let interpreter = runtime.interpreter.as_ref();

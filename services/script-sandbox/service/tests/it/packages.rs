@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use contracts::tavern::{
     common::v1::ErrorReason,
     sandbox::v1::{
-        CreateSessionRequest, ExecuteRequest, ExecuteResponse, Limits, ListRuntimesRequest,
+        CreateSessionRequest, CreateSessionResponse, ExecuteRequest, Limits, ListRuntimesRequest,
         PackageSet, RunCellRequest, run_cell_response::Event,
     },
 };
@@ -19,9 +19,11 @@ use sandbox_engine::domain::isolation::IsolationLevel;
 use script_sandbox::SandboxSettings;
 use tonic::Code;
 
-use crate::support::{
-    Host, expect_output, expect_refusal, limited, python, reduced_settings, request, seconds,
-    stdout,
+use crate::{
+    support::{
+        Host, expect_output, expect_refusal, limited, python, reduced_settings, request, stdout,
+    },
+    warm::{self, run_warm},
 };
 
 /// The variable that names the directory of the sets.
@@ -104,26 +106,23 @@ async fn listed(host: &Host, name: &str) -> Option<PackageSet> {
     sets.find(|set| set.name == name)
 }
 
-/// A script whose limits are not above those of a waiting interpreter.
-fn usual(request: ExecuteRequest) -> ExecuteRequest {
-    let limits = Limits {
-        wall_time: seconds(crate::support::PATIENT),
-        ..Limits::default()
-    };
-    limited(request, limits)
+/// Asks for a script that is refused; returns the message.
+async fn refused(host: &Host, request: ExecuteRequest, code: Code, reason: ErrorReason) -> String {
+    let refused = host.client.clone().execute(request).await.unwrap_err();
+    expect_refusal(&refused, code, reason);
+    refused.message().to_owned()
 }
 
-/// Runs a script until an interpreter has waited for it.
-async fn run_warm(host: &Host, request: ExecuteRequest) -> ExecuteResponse {
-    let until = std::time::Instant::now() + crate::support::PATIENCE;
-    loop {
-        let response = host.run(request.clone()).await;
-        if response.usage.as_ref().unwrap().warm_start {
-            return response;
-        }
-        assert!(std::time::Instant::now() < until, "no interpreter waited");
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
+/// Asks for a session with a set.
+async fn session_with(host: &Host, set: &str, key: &str) -> CreateSessionResponse {
+    let request = CreateSessionRequest {
+        runtime: "python3".to_owned(),
+        packages: set.to_owned(),
+        session_key: key.to_owned(),
+        ..CreateSessionRequest::default()
+    };
+    let made = host.sessions.clone().create_session(request).await;
+    made.unwrap().into_inner()
 }
 
 #[tokio::test]
@@ -173,17 +172,9 @@ async fn modules_of_node_find_the_set_whichever_kind_they_are() {
 #[tokio::test]
 async fn cells_of_a_session_import_the_set_of_the_session() {
     let host = host().await;
-    let mut sessions = host.sessions.clone();
-    let made = sessions
-        .create_session(CreateSessionRequest {
-            runtime: "python3".to_owned(),
-            packages: "small".to_owned(),
-            session_key: "one".to_owned(),
-            ..CreateSessionRequest::default()
-        })
-        .await;
-    let session = made.unwrap().into_inner().session.unwrap();
+    let session = session_with(&host, "small", "one").await.session.unwrap();
     assert_eq!(session.packages, "small");
+    let mut sessions = host.sessions.clone();
     let cell = sessions
         .run_cell(RunCellRequest {
             session_id: session.session_id.clone(),
@@ -200,14 +191,7 @@ async fn cells_of_a_session_import_the_set_of_the_session() {
     }
     assert_eq!(value.as_deref(), Some("'six'"));
     // The same key with another set is another session.
-    let other = sessions
-        .create_session(CreateSessionRequest {
-            runtime: "python3".to_owned(),
-            session_key: "one".to_owned(),
-            ..CreateSessionRequest::default()
-        })
-        .await;
-    let other = other.unwrap().into_inner();
+    let other = session_with(&host, "", "one").await;
     assert!(!other.found);
     assert_ne!(other.session.unwrap().session_id, session.session_id);
 }
@@ -215,31 +199,15 @@ async fn cells_of_a_session_import_the_set_of_the_session() {
 #[tokio::test]
 async fn an_unknown_set_two_sets_and_a_set_of_another_runtime_are_refused_by_name() {
     let host = host().await;
-    for name in ["none-such", "small,web", "../small", ".sets", ""] {
-        let refused = host.client.clone().execute(with(name, python("1"))).await;
-        if name.is_empty() {
-            refused.unwrap();
-            continue;
-        }
-        let refused = refused.unwrap_err();
-        expect_refusal(&refused, Code::NotFound, ErrorReason::UnknownPackageSet);
-        assert!(refused.message().contains("small"), "{refused:?}");
+    for name in ["none-such", "small,web", "../small", ".sets"] {
+        let asked = with(name, python("1"));
+        let message = refused(&host, asked, Code::NotFound, ErrorReason::UnknownPackageSet).await;
+        assert!(message.contains("small"), "{message}");
     }
-    let refused = host
-        .client
-        .clone()
-        .execute(with("small", request("node", "1")))
-        .await;
-    let refused = refused.unwrap_err();
-    expect_refusal(
-        &refused,
-        Code::FailedPrecondition,
-        ErrorReason::PackageSetUnfit,
-    );
-    assert!(
-        refused.message().contains("libraries of python3"),
-        "{refused:?}"
-    );
+    let asked = with("small", request("node", "1"));
+    let (code, reason) = (Code::FailedPrecondition, ErrorReason::PackageSetUnfit);
+    let message = refused(&host, asked, code, reason).await;
+    assert!(message.contains("libraries of python3"), "{message}");
 }
 
 #[tokio::test]
@@ -258,19 +226,16 @@ async fn interpreters_wait_with_the_modules_of_the_set_imported() {
     let source = "import sys; print('six' in sys.modules, 'dateutil.parser' in sys.modules)";
     for settings in levels() {
         let host = Host::with(settings).await;
-        let response = run_warm(&host, usual(with("small", python(source)))).await;
+        let response = run_warm(&host, with("small", warm::python(source))).await;
         expect_output(&response, "True True\n");
         // A library may read any variable when it is imported.
-        let mut with_variable = usual(with("small", python("print(1)")));
+        let mut with_variable = with("small", warm::python("print(1)"));
         with_variable
             .environment
             .insert("MINE".to_owned(), "1".to_owned());
         let response = host.run(with_variable).await;
         assert!(!response.usage.unwrap().warm_start);
-        let plain = usual(ExecuteRequest {
-            packages: String::new(),
-            ..python("import sys; print('six' in sys.modules)")
-        });
+        let plain = with("", warm::python("import sys; print('six' in sys.modules)"));
         expect_output(&run_warm(&host, plain).await, "False\n");
         host.sandbox.shutdown().await;
     }
@@ -284,7 +249,7 @@ async fn a_set_that_needs_more_than_all_waiting_interpreters_may_have_says_so() 
     })
     .await;
     expect_output(
-        &host.run(usual(with("small", python("print(1)")))).await,
+        &host.run(with("small", warm::python("print(1)"))).await,
         "1\n",
     );
     let set = listed(&host, "small").await.unwrap();

@@ -28,7 +28,7 @@ fn request(runtime: &str, source: &str) -> ExecuteRequest {
     limited(crate::support::request(runtime, source), limits)
 }
 
-fn python(source: &str) -> ExecuteRequest {
+pub(crate) fn python(source: &str) -> ExecuteRequest {
     request("python3", source)
 }
 
@@ -74,7 +74,7 @@ async fn runtime(host: &Host, name: &str) -> Runtime {
 }
 
 /// Runs the script until an interpreter has waited for it.
-async fn run_warm(host: &Host, request: ExecuteRequest) -> ExecuteResponse {
+pub(crate) async fn run_warm(host: &Host, request: ExecuteRequest) -> ExecuteResponse {
     let deadline = std::time::Instant::now() + PATIENCE;
     loop {
         let response = host.run(request.clone()).await;

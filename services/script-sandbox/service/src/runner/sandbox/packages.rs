@@ -11,17 +11,11 @@ use super::Sandbox;
 use crate::error::Refusal;
 
 impl Sandbox {
-    /// The package sets for a runtime, each with the reason why it cannot be used.
-    pub fn package_sets(&self, runtime: &Runtime) -> Vec<(Packages, Option<String>)> {
-        let versions = versions(runtime);
-        let name = runtime.profile.name.as_str();
-        let sets = self.engine.packages.list().into_iter();
-        let sets = sets.filter(|packages| packages.set.runtime == name);
-        let checked = sets.map(|packages| {
-            let fits = packages.set.check(name, &versions);
-            (packages, fits.err())
-        });
-        checked.collect()
+    /// Every package set of this host.
+    pub(crate) async fn package_sets(&self) -> Vec<Packages> {
+        let store = self.engine.packages.clone();
+        let listing = tokio::task::spawn_blocking(move || store.list());
+        listing.await.unwrap_or_default()
     }
 
     /// Holds the package set of a script, so that it is not removed before the script has ended; returns it with the
@@ -54,8 +48,16 @@ impl Sandbox {
     }
 }
 
+/// The reason why a set of a runtime cannot be used here; `None` if it can.
+pub(crate) fn problem_of(packages: &Packages, runtime: &Runtime) -> Option<String> {
+    let fits = packages
+        .set
+        .check(&runtime.profile.name, &versions(runtime));
+    fits.err()
+}
+
 /// The versions of the interpreters that work here.
-pub(crate) fn versions(runtime: &Runtime) -> Vec<&str> {
+fn versions(runtime: &Runtime) -> Vec<&str> {
     let proven = runtime.proven.iter();
     proven
         .map(|interpreter| interpreter.version.as_str())

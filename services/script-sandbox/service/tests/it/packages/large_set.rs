@@ -4,8 +4,11 @@ use std::collections::BTreeSet;
 
 use contracts::tavern::sandbox::v1::Collect;
 
-use super::{host, run_warm, usual, with};
-use crate::support::{expect_class, expect_output, python, stdout};
+use super::{host, with};
+use crate::{
+    support::{expect_class, expect_output, python, stdout},
+    warm::{self, run_warm},
+};
 
 #[tokio::test]
 async fn a_figure_is_drawn_and_collected() {
@@ -15,7 +18,7 @@ pandas.DataFrame({'sum': [3, 1, 4]}).plot()
 matplotlib.pyplot.savefig('figure.png')
 ";
     let host = host().await;
-    let mut asked = usual(with("data", python(source)));
+    let mut asked = with("data", warm::python(source));
     asked.collect = Some(Collect::default());
     for response in [host.run(asked.clone()).await, run_warm(&host, asked).await] {
         expect_class(&response, &["exited 0"]);
@@ -55,7 +58,7 @@ print(id(object()), id(numpy), id(pandas), id(random))
 print(os.urandom(8).hex(), uuid.uuid4())
 ";
     let host = host().await;
-    let asked = usual(with("data", python(source)));
+    let asked = with("data", warm::python(source));
     let mut seen: [BTreeSet<String>; 6] = Default::default();
     for _ in 0..3 {
         let response = run_warm(&host, asked.clone()).await;

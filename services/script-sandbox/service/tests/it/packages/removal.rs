@@ -2,17 +2,17 @@
 
 use std::{fs, path::Path};
 
-use contracts::tavern::{
-    common::v1::ErrorReason,
-    sandbox::v1::{CreateSessionRequest, DeleteSessionRequest},
-};
+use contracts::tavern::{common::v1::ErrorReason, sandbox::v1::DeleteSessionRequest};
 use package_builder::BuildError;
 use sandbox_engine::packages::PackageStore;
 use script_sandbox::SandboxSettings;
 use tonic::Code;
 
-use super::{levels, listed, run_warm, sets, usual, with};
-use crate::support::{Host, expect_output, expect_refusal, python};
+use super::{levels, listed, refused, session_with, sets, with};
+use crate::{
+    support::{Host, expect_output, python},
+    warm::{self, run_warm},
+};
 
 /// A copy of the sets, which a test may change.
 fn copy() -> tempfile::TempDir {
@@ -38,26 +38,35 @@ async fn host_on(directory: &Path) -> Host {
     .await
 }
 
+/// The refusal of a script whose set is gone.
+async fn unknown(host: &Host) -> String {
+    let asked = with("small", python("1"));
+    refused(host, asked, Code::NotFound, ErrorReason::UnknownPackageSet).await
+}
+
+/// The refusal of a script whose set cannot be used.
+async fn unfit(host: &Host) -> String {
+    let (code, reason) = (Code::FailedPrecondition, ErrorReason::PackageSetUnfit);
+    refused(host, with("small", python("1")), code, reason).await
+}
+
 #[tokio::test]
 async fn a_set_is_not_removed_while_a_session_uses_it() {
     let directory = copy();
     let host = host_on(directory.path()).await;
     let store = PackageStore::new(directory.path());
-    let mut sessions = host.sessions.clone();
-    let made = sessions
-        .create_session(CreateSessionRequest {
-            runtime: "python3".to_owned(),
-            packages: "small".to_owned(),
-            ..CreateSessionRequest::default()
-        })
-        .await;
-    let session_id = made.unwrap().into_inner().session.unwrap().session_id;
-    let refused = package_builder::remove(&store, "small").unwrap_err();
-    let BuildError::InUse { users, .. } = &refused else {
-        panic!("{refused}");
+    let session_id = session_with(&host, "small", "")
+        .await
+        .session
+        .unwrap()
+        .session_id;
+    let kept = package_builder::remove(&store, "small").unwrap_err();
+    let BuildError::InUse { users, .. } = &kept else {
+        panic!("{kept}");
     };
     assert_eq!(users, std::slice::from_ref(&session_id));
-    sessions
+    host.sessions
+        .clone()
         .delete_session(DeleteSessionRequest {
             session_id,
             ..DeleteSessionRequest::default()
@@ -66,16 +75,7 @@ async fn a_set_is_not_removed_while_a_session_uses_it() {
         .unwrap();
     package_builder::remove(&store, "small").unwrap();
     assert!(listed(&host, "small").await.is_none());
-    let gone = host
-        .client
-        .clone()
-        .execute(with("small", python("1")))
-        .await;
-    expect_refusal(
-        &gone.unwrap_err(),
-        Code::NotFound,
-        ErrorReason::UnknownPackageSet,
-    );
+    unknown(&host).await;
     let twice = package_builder::remove(&store, "small").unwrap_err();
     assert!(matches!(twice, BuildError::Set(_)), "{twice}");
 }
@@ -92,21 +92,8 @@ async fn a_set_for_another_version_or_processor_is_unfit_at_the_start_and_at_use
         let host = host_on(directory.path()).await;
         let set = listed(&host, "small").await.unwrap();
         assert!(set.problem.contains(other), "{set:?}");
-        let refused = host
-            .client
-            .clone()
-            .execute(with("small", python("1")))
-            .await;
-        let refused = refused.unwrap_err();
-        expect_refusal(
-            &refused,
-            Code::FailedPrecondition,
-            ErrorReason::PackageSetUnfit,
-        );
-        assert!(
-            refused.message().contains("tavern packages build small"),
-            "{refused:?}"
-        );
+        let message = unfit(&host).await;
+        assert!(message.contains("tavern packages build small"), "{message}");
     }
 }
 
@@ -118,38 +105,19 @@ async fn a_directory_without_a_whole_description_is_no_set() {
     let manifest = directory.path().join("small/set.json");
     fs::write(&manifest, "{\"name\": \"small\"").unwrap();
     assert!(listed(&host, "small").await.is_none());
-    let refused = host
-        .client
-        .clone()
-        .execute(with("small", python("1")))
-        .await;
-    let refused = refused.unwrap_err();
-    expect_refusal(
-        &refused,
-        Code::FailedPrecondition,
-        ErrorReason::PackageSetUnfit,
-    );
+    unfit(&host).await;
     fs::remove_file(&manifest).unwrap();
-    let refused = host
-        .client
-        .clone()
-        .execute(with("small", python("1")))
-        .await;
-    expect_refusal(
-        &refused.unwrap_err(),
-        Code::NotFound,
-        ErrorReason::UnknownPackageSet,
-    );
+    unknown(&host).await;
 }
 
 #[tokio::test]
 async fn interpreters_that_wait_with_a_set_that_was_removed_are_not_taken() {
     let directory = copy();
     let host = host_on(directory.path()).await;
-    let lazy = usual(with(
+    let lazy = with(
         "small",
-        python("import dateutil.easter; print('found')"),
-    ));
+        warm::python("import dateutil.easter; print('found')"),
+    );
     expect_output(&run_warm(&host, lazy.clone()).await, "found\n");
     crate::support::eventually("another one waits", || {
         let runtimes = host.sandbox.runtimes().iter();
