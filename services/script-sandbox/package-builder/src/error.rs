@@ -91,7 +91,7 @@ pub enum BuildError {
     #[error(transparent)]
     Blobs(#[from] blob_store::OpenError),
     /// A file cannot be read or written.
-    #[error("{doing} {}: {source}", path.display())]
+    #[error("{doing} {}", path.display())]
     Storage {
         /// The action.
         doing: &'static str,

@@ -55,6 +55,11 @@ impl SetFile {
             path: path.clone(),
             problems,
         };
+        if !path.exists() {
+            let problem =
+                format!("it does not exist; `tavern packages lock {name} PACKAGE...` writes it");
+            return Err(wrong(vec![problem]));
+        }
         let text = std::fs::read_to_string(&path).at("reading", &path)?;
         let read = Figment::from(Toml::string(&text)).extract::<Self>();
         let set = read

@@ -121,6 +121,11 @@ fn one_lock_gives_one_digest_and_a_set_is_removed_as_a_whole() -> anyhow::Result
         !listed.contains("small") && listed.contains("web"),
         "{listed}"
     );
+    let absent = one.refused(&["build", "none-such"])?;
+    assert!(
+        absent.contains("`tavern packages lock none-such PACKAGE...` writes it"),
+        "{absent}"
+    );
     let twice = one.refused(&["remove", "small"])?;
     assert!(
         twice.contains("no package set is named `small`; there are: web"),
