@@ -133,6 +133,8 @@ EVENTS ?= 1000000
 # How many administrative calls are made while the process is killed AUDIT_KILLS times.
 AUDITED ?= 10000
 AUDIT_KILLS ?= 20
+# How many operations a workspace sees, with kills between them.
+FILE_OPERATIONS ?= 1000
 # How often the build of the large package set is killed.
 BUILD_KILLS ?= 20
 # How many mutated keys, tokens of logins and issuers, and tickets prove no one.
@@ -160,6 +162,8 @@ bars: check-rust check-node check-chromium python $(CONSOLE)/node_modules/.packa
 	@TAVERN_TEST_RENEWALS=all $(CARGO) test --locked --package grpc-kit --test it -- renewals_under_load
 	@TAVERN_TEST_MUTATIONS=$(CREDENTIALS) \
 	  $(CARGO) test --release --locked --package tool-registry --test it -- credentials::mutated issuers::hostile::mutated
+	@TAVERN_TEST_FILE_OPERATIONS=$(FILE_OPERATIONS) \
+	  $(CARGO) test --locked --package e2e --test it -- files::model::
 	@$(MAKE) --no-print-directory packages packages-data
 	@TAVERN_TEST_SET=data TAVERN_TEST_KILLS=$(BUILD_KILLS) \
 	  $(CARGO) test --locked --package e2e --test it -- packages::build::a_build_that_is_killed
@@ -309,12 +313,12 @@ check-python:
 	@touch $@
 
 .PHONY: packages
-packages: $(PACKAGES)/.small.stamp $(PACKAGES)/.web.stamp ## Build the small package sets of the tests, under target/
+packages: $(PACKAGES)/.small.stamp $(PACKAGES)/.web.stamp $(PACKAGES)/.shown.stamp ## Build the small package sets of the tests, under target/
 
 .PHONY: packages-data
 packages-data: $(PACKAGES)/.data.stamp ## Build numpy, pandas and matplotlib for the tests, under target/
 
-$(PACKAGES)/.small.stamp $(PACKAGES)/.web.stamp: $(PACKAGES)/.%.stamp: $(SETS)/%.set.toml $(SETS)/%.lock | build check-pip check-npm
+$(PACKAGES)/.small.stamp $(PACKAGES)/.web.stamp $(PACKAGES)/.shown.stamp: $(PACKAGES)/.%.stamp: $(SETS)/%.set.toml $(SETS)/%.lock | build check-pip check-npm
 	@PATH=$(SYSTEM_PATH) $(TAVERN) packages build $* --deploy-dir $(dir $(SETS)) --data-dir $(TARGET)
 	@touch $@
 
@@ -334,6 +338,20 @@ $(VENV)/installed: tests/python/requirements.txt | check-python
 	@echo "installing the packages of tests/python/requirements.txt"
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --requirement $< || \
+	  { echo "missing: the packages of $<; pip could not reach a package index" >&2; exit 1; }
+	@touch $@
+
+# The outputs that tests of the sandbox compare with, of a kernel of Jupyter: recorded anew for other cells or versions.
+OUTPUTS := services/script-sandbox/service/tests/golden/jupyter.json
+
+.PHONY: jupyter
+jupyter: $(TARGET)/jupyter/installed ## Record anew the outputs of Jupyter that tests compare with (500 MB)
+	@$(TARGET)/jupyter/bin/python tests/python/jupyter.py $(OUTPUTS)
+
+$(TARGET)/jupyter/installed: tests/python/jupyter.txt | check-python
+	@echo "installing the packages of $<"
+	@$(PYTHON) -m venv --clear $(TARGET)/jupyter
+	@$(TARGET)/jupyter/bin/pip install --quiet --disable-pip-version-check --requirement $< || \
 	  { echo "missing: the packages of $<; pip could not reach a package index" >&2; exit 1; }
 	@touch $@
 

@@ -137,16 +137,18 @@ function flaws() {
   for (const [at, one] of controls.entries()) {
     for (const other of controls.slice(at + 1)) {
       if (one.contains(other) || other.contains(one)) continue;
-      const [a, b] = [one.getBoundingClientRect(), other.getBoundingClientRect()];
+      const [a, b] = [drawnPart(one), drawnPart(other)];
       const apart = a.right <= b.left + 1 || b.right <= a.left + 1 || a.bottom <= b.top + 1 || b.bottom <= a.top + 1;
-      if (!apart && !scrolledAway(one, b) && !scrolledAway(other, a)) found.push(`overlap: ${words(one)} and ${words(other)}`);
+      if (!apart) found.push(`overlap: ${words(one)} and ${words(other)}`);
     }
   }
   return found;
 
-  /** Returns whether a part that scrolls does not show an element where it would cover a box. */
-  function scrolledAway(element, box) {
-    const around = element.closest(".scroll, .conversations, .split > *")?.getBoundingClientRect();
-    return around !== undefined && (box.top >= around.bottom - 1 || box.bottom <= around.top + 1);
+  /** Returns the box of an element as far as the part of the page that it scrolls in shows it. */
+  function drawnPart(element) {
+    const { left, right, top, bottom } = element.getBoundingClientRect();
+    const around = element.closest(".scroll, .conversations, .files, .split > *")?.getBoundingClientRect();
+    if (!around) return { left, right, top, bottom };
+    return { left, right, top: Math.max(top, around.top), bottom: Math.min(bottom, around.bottom) };
   }
 }

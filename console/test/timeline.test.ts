@@ -5,6 +5,7 @@ import type { RunEvent, WatchRecord } from "../src/api/types.ts";
 import { collect, fields } from "../src/model/form.ts";
 import { graph, states } from "../src/model/graph.ts";
 import { arrange } from "../src/model/parts.ts";
+import { face, readLines, readOutput } from "../src/model/results.ts";
 import { EMPTY, isWork, record, type Item, type Timeline, type Work } from "../src/model/timeline.ts";
 import { waitsFor } from "../src/model/waiting.ts";
 
@@ -75,6 +76,57 @@ test("a message of a person stands where the model is asked with it", () => {
   const accepted = { steeringAccepted: { message: "Only the top shelf." } };
   const { items } = play(began("a"), accepted, { steered: { message: "Only the top shelf." } });
   assert.deepEqual(items.map(({ kind }) => kind), ["call", "note", "input"]);
+});
+
+const shown = (...data: object[]) => data.map((data, index) => ({ index, origin: "display", main: false, data, metadata: {} }));
+const chunk = (...data: object[]) => {
+  const text = shown(...data).map((result) => JSON.stringify(result)).join("\n");
+  return { outputChunk: { effectId: "a", stream: "OUTPUT_STREAM_RESULTS", text } };
+};
+
+test("results come while a cell runs, and those of its output replace them", () => {
+  const running = [began("a"), chunk({ "text/plain": "1" }), wrote("a", "x"), chunk({ "text/plain": "2" }, { "text/plain": "3" })];
+  const { items } = play(...running);
+  assert.deepEqual(work(items[0]).results?.map(({ data }) => data["text/plain"]), ["1", "2", "3"]);
+  assert.equal(work(items[0]).output[0]?.text, "x");
+  const files = [{ path: "a.csv", change: "created", bytes: 1 }];
+  const outputJson = JSON.stringify({ stdout: "x", cell: 1, results: shown({ "text/plain": "1" }), files });
+  const { items: after } = play(...running, { callSettled: { result: { effectId: "a", toolId: "T", outputJson } } });
+  assert.deepEqual(work(after[0]).results?.map(({ data }) => data["text/plain"]), ["1"]);
+  assert.deepEqual(work(after[0]).changes, files);
+  assert.equal(work(after[0]).result, '{"stdout":"x","cell":1}');
+  const { items: again } = play(...running, { outputReset: { effectId: "a" } });
+  assert.equal(work(again[0]).results, undefined);
+});
+
+test("an output of another form is shown as it is", () => {
+  for (const json of ["", "1", "[]", '{"results":1}', '{"results":[1]}', '{"files":["a"]}', '{"results":[{"data":1}]}']) {
+    assert.deepEqual(readOutput(json), { rest: json });
+  }
+  assert.deepEqual(readOutput('{"results":[],"files":["a"]}'), { results: [], rest: '{"files":["a"]}' });
+  assert.deepEqual(readLines('{"data":{}}\nnone\n[]\n'), [{ data: {} }]);
+});
+
+test("a result is shown by its first type that is shown in place", () => {
+  const kept = { $blob: "sha256:0", bytes: 9, path: "results/0.png" };
+  const faces: [Record<string, unknown>, object | undefined][] = [
+    [{ "text/plain": "f", "image/png": kept }, { kind: "picture", mediaType: "image/png", path: "results/0.png", bytes: 9 }],
+    [{ "text/plain": "t", "text/html": "<p>" }, { kind: "page", mediaType: "text/html", text: "<p>" }],
+    [{ "text/html": "<p>", "image/svg+xml": kept }, { kind: "drawing", mediaType: "image/svg+xml", path: "results/0.png", bytes: 9 }],
+    [{ "text/plain": "t", "text/markdown": "m" }, { kind: "text", mediaType: "text/markdown", text: "m" }],
+    [{ "application/json": { a: 1 } }, { kind: "other", mediaType: "application/json", text: '{"a":1}' }],
+    [{}, undefined],
+  ];
+  for (const [data, expected] of faces) assert.deepEqual(face({ index: 0, data }), expected);
+  const metadata = { "image/png": { width: 640, height: 480 } };
+  const { width, height } = face({ index: 0, data: { "image/png": kept }, metadata }) ?? {};
+  assert.deepEqual([width, height], [640, 480]);
+});
+
+test("the conversation of a run below is known, for its files are others", () => {
+  const started = { runId: "turn_2", parentPath: ["turn_1"], runStarted: { conversationId: "conv_2", inputJson: '"x"' } };
+  const { items } = play(began("a"), started);
+  assert.equal(work(items[0]).conversationId, "conv_2");
 });
 
 test("an approval waits until it was decided", () => {

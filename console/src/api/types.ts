@@ -178,6 +178,14 @@ export interface Conversation {
   queuedRunIds?: string[];
 }
 
+export interface WorkspaceFile {
+  path: string;
+  sizeBytes?: string;
+  sha256?: string;
+  mediaType?: string;
+  updateTime?: string;
+}
+
 export interface Message {
   role?: string;
   text?: string;

@@ -2,7 +2,8 @@
 
 import { effect, signal } from "@preact/signals";
 
-import { call, list } from "../api/connect.ts";
+import { call, list, Refusal } from "../api/connect.ts";
+import { listFiles } from "../api/files.ts";
 import type { Conversation, Message } from "../api/types.ts";
 import { arrange, type Earlier } from "./parts.ts";
 import { go, route } from "./route.ts";
@@ -17,8 +18,10 @@ const MESSAGES = 10_000;
 export type Part = { key: string; message: Message } | { key: string; number: number; turn: Followed };
 
 export interface Opened {
-  /** Empty until the first turn of a new conversation has begun. */
+  /** Empty until the first turn of a new conversation has begun, or it has files. */
   id: string;
+  /** Whether the conversation has neither a turn nor a file on the server, as far as is known. */
+  isNew: boolean;
   earlier: Earlier[];
   parts: Part[];
   /** Whether its messages are being read. */
@@ -26,7 +29,7 @@ export interface Opened {
   problem: string;
 }
 
-const NEW: Opened = { id: "", earlier: [], parts: [], loading: false, problem: "" };
+const NEW: Opened = { id: "", isNew: true, earlier: [], parts: [], loading: false, problem: "" };
 
 export const opened = signal<Opened>(NEW);
 
@@ -35,7 +38,7 @@ export function openConversation(id: string): void {
   const { parts, problem } = opened.value;
   if (opened.value.id === id && (id !== "" || parts.length === 0) && !problem) return;
   leave();
-  opened.value = { ...NEW, id, loading: id !== "" };
+  opened.value = { ...NEW, id, isNew: id === "", loading: id !== "" };
   if (id) void load(id);
 }
 
@@ -45,12 +48,23 @@ export function lastTurn(): Followed | undefined {
   return turns.at(-1);
 }
 
+/** Returns the conversation that is shown as a place for files; gives a new one its id. */
+export function conversationOfFiles(): string {
+  const { id } = opened.value;
+  if (id) return id;
+  const words = crypto.getRandomValues(new Uint8Array(16));
+  const fresh = `conv_${Array.from(words, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+  opened.value = { ...opened.value, id: fresh };
+  if (route.value.view === "chat") go("chat", fresh);
+  return fresh;
+}
+
 /** Says something to an agent: the next turn of the conversation. */
 export function say(profileId: string, userMessage: string): void {
   const { id, parts, earlier } = opened.value;
   const turn = follow("", { agent: { profileId, userMessage, conversationId: id } });
   const number = 1 + [...earlier, ...parts].filter((part) => "number" in part).length;
-  opened.value = { ...opened.value, parts: [...parts, { key: `new${number}`, number, turn }] };
+  opened.value = { ...opened.value, isNew: false, parts: [...parts, { key: `new${number}`, number, turn }] };
   if (id) return;
   // The server names a new conversation in the first event of its first turn.
   const stop = effect(() => {
@@ -84,7 +98,9 @@ async function load(id: string): Promise<void> {
     opened.value = { ...opened.value, loading: false, earlier: all };
     showEarlier();
   } catch (error) {
-    if (current()) opened.value = { ...opened.value, loading: false, problem: (error as Error).message };
+    // A conversation begins with files too, and then has no messages.
+    const hasFiles = error instanceof Refusal && error.code === "not_found" && (await listFiles(id).then(() => true, () => false));
+    if (current()) opened.value = { ...opened.value, loading: false, problem: hasFiles ? "" : (error as Error).message };
   }
 }
 

@@ -6,6 +6,7 @@ import { call, Refusal } from "../api/connect.ts";
 import { stream } from "../api/session.ts";
 import type { WatchRecord } from "../api/types.ts";
 import { admitted, ask, isIn } from "./caller.ts";
+import { refreshFilesAfter } from "./files.ts";
 import { refreshAfter } from "./inbox.ts";
 import { EMPTY, record, type Timeline } from "./timeline.ts";
 
@@ -82,7 +83,10 @@ export function follow(runId: string, target: object = {}, began: (runId: string
     const next = message.record as WatchRecord | undefined;
     if (!next) return;
     change({ timeline: record(run.value.timeline, next), connected: true });
-    if (next.event) refreshAfter(next.event);
+    if (next.event) {
+      refreshAfter(next.event);
+      refreshFilesAfter(next.event);
+    }
   };
   void toItsEnd(run, { requestId: fresh(), ...target }, receive, change, () => wanted);
   const stop = () => {

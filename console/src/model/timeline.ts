@@ -1,6 +1,7 @@
 // A run as a tree: made from its events one by one, without side effects.
 
 import type { CallError, RunEvent, RunOutcome, Wait, WatchRecord } from "../api/types.ts";
+import { readLines, readOutput, type FileChange, type Result } from "./results.ts";
 
 /** The state of a piece of work; the last word of the contract's name of its state. */
 export type State = "running" | "waiting" | "succeeded" | "failed" | "cancelled" | "skipped" | string;
@@ -27,8 +28,14 @@ export interface Work {
   /** The last report of its script; the fraction is from 0 to 1. */
   progress?: { fraction?: number; message: string };
   result?: string;
+  /** The pictures, tables and texts that its code showed so far. */
+  results?: Result[];
+  /** The files that it changed. */
+  changes?: FileChange[];
   error?: CallError;
   duration?: string;
+  /** The conversation of the run below, whose files its results name. */
+  conversationId?: string;
   /** The run below, for events that come from there. */
   runId?: string;
   items: Item[];
@@ -148,7 +155,8 @@ function below(items: Item[], path: string[], event: RunEvent): Item[] {
     const outcome = rest.length === 0 ? event.runFinished?.outcome : undefined;
     const state = work.kind === "run" && outcome ? word(outcome.state) : work.state;
     const children = rest.length > 0 ? below(work.items, rest, event) : add(work.items, event);
-    return { ...work, runId, state, items: children };
+    const conversationId = rest.length === 0 ? event.runStarted?.conversationId : undefined;
+    return { ...work, runId, state, items: children, ...(conversationId && { conversationId }) };
   };
   if (items.some((item) => isWork(item) && item.runId === runId)) {
     return items.map((item) => (isWork(item) && item.runId === runId ? inside(item) : item));
@@ -247,10 +255,12 @@ function work(items: Item[], event: RunEvent): Item[] {
     const outputJson = longOutput
       ? `${longOutput.head ?? ""} … (${longOutput.totalBytes} bytes, handle ${effectId})`
       : callSettled.result.outputJson;
+    const { rest, ...shown } = readOutput(outputJson ?? "");
     const settle = (work: Work): Work => ({
       ...work,
       state: word(status),
-      ...(outputJson && { result: outputJson }),
+      ...(rest && { result: rest }),
+      ...shown,
       ...(error && { error }),
       ...(duration && { duration }),
       ...(childRunId && { runId: childRunId }),
@@ -333,7 +343,7 @@ function output(items: Item[], { sequence, outputChunk, outputReset, progressRep
     const { effectId, nodeId, interfaceKey } = outputReset;
     if (interfaceKey) return live(items, sequence, interfaceKey, () => ({ text: "", lines: false }));
     if (!effectId && !nodeId) return [...spoken(items), note(sequence, "The answer was cut off and is requested again.", true)];
-    return change(items, outputReset, ({ progress: _, ...work }) => ({ ...work, output: [] }));
+    return change(items, outputReset, ({ progress: _, results: __, ...work }) => ({ ...work, output: [] }));
   }
   if (progressReported) {
     const { fraction, message = "" } = progressReported;
@@ -343,6 +353,9 @@ function output(items: Item[], { sequence, outputChunk, outputReset, progressRep
   if (!outputChunk) return items;
   const { interfaceKey, text: piece = "", jsonLines: lines = false } = outputChunk;
   if (interfaceKey) return live(items, sequence, interfaceKey, (text) => ({ text: text + piece, lines }));
+  if (outputChunk.stream === "OUTPUT_STREAM_RESULTS") {
+    return change(items, outputChunk, (work) => ({ ...work, results: [...(work.results ?? []), ...readLines(piece)] }));
+  }
   const wrong = outputChunk.stream === "OUTPUT_STREAM_ERR";
   const text = (outputChunk.text ?? "") + (outputChunk.truncated ? "\n(more is not shown)" : "");
   return change(items, outputChunk, (work) => {

@@ -4,6 +4,7 @@ import { address } from "../model/route.ts";
 import { isOpen } from "../model/run.ts";
 import { Composer } from "./composer.tsx";
 import { Conversations } from "./conversations.tsx";
+import { FilesPanel } from "./files.tsx";
 import { End, Log, Scroll } from "./log.tsx";
 
 /** The conversations, and the one that is open. */
@@ -26,6 +27,7 @@ export function ChatView({ id }: { id: string }) {
         </Scroll>
         {may("invoke") && <Composer last={last} agent={agent} />}
       </div>
+      <FilesPanel />
     </div>
   );
 }

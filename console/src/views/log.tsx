@@ -56,7 +56,7 @@ export function Log({ run, children }: { run: Shown; children?: ComponentChildre
         )}
       </div>
       <div role="log" aria-live="polite" aria-busy={running}>
-        <Items items={timeline.items} />
+        <Items items={timeline.items} conversationId={timeline.conversationId} />
       </div>
       {(run.problem || problem) && <p class="problem" role="alert">{run.problem || problem}</p>}
     </>

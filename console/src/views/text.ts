@@ -14,3 +14,11 @@ export function pretty(json = ""): string {
 export function time(timestamp = ""): string {
   return timestamp && new Date(timestamp).toLocaleString();
 }
+
+/** Returns a number of bytes as people write it. */
+export function size(bytes: number): string {
+  const units = ["bytes", "KiB", "MiB", "GiB"];
+  const power = Math.min(units.length - 1, Math.floor(Math.log2(Math.max(1, bytes)) / 10));
+  const value = bytes / 1024 ** power;
+  return `${power === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${units[power]}`;
+}

@@ -4,15 +4,16 @@ import { isWork, type Item, type Live, type Prose, type Work } from "../model/ti
 import { waitsFor } from "../model/waiting.ts";
 import { ApprovalRow } from "./approval.tsx";
 import { DoubtRow } from "./doubt.tsx";
+import { Changes, Results } from "./results.tsx";
 import { pretty } from "./text.ts";
 import { WaitRow } from "./wait.tsx";
 
-/** The items of a timeline; text is only ever text. */
-export function Items({ items }: { items: Item[] }) {
+/** The items of a timeline; text is only ever text. The results in it name files of the conversation. */
+export function Items({ items, conversationId }: { items: Item[]; conversationId: string }) {
   return (
     <ol class="items">
       {items.map((item) => (
-        <Row key={item.key} item={item} />
+        <Row key={item.key} item={item} conversationId={conversationId} />
       ))}
     </ol>
   );
@@ -24,13 +25,13 @@ export function StateMark({ state, reason = "" }: { state: string; reason?: stri
   return <span class={classes.join(" ").trim()}>{reason ? `${state} (${reason})` : state}</span>;
 }
 
-function Row({ item }: { item: Item }) {
+function Row({ item, conversationId }: { item: Item; conversationId: string }) {
   // An item that did not change is not drawn again.
-  return useMemo(() => <li class={`item ${item.kind}`}>{content(item)}</li>, [item]);
+  return useMemo(() => <li class={`item ${item.kind}`}>{content(item, conversationId)}</li>, [item, conversationId]);
 }
 
-function content(item: Item) {
-  if (isWork(item)) return <WorkRow work={item} />;
+function content(item: Item, conversationId: string) {
+  if (isWork(item)) return <WorkRow work={item} conversationId={conversationId} />;
   if (item.kind === "live") return <LiveRow live={item} />;
   if (item.kind === "approval") return <ApprovalRow consent={item} />;
   if (item.kind === "doubt") return <DoubtRow doubt={item} />;
@@ -70,7 +71,7 @@ function ProseRow({ prose }: { prose: Prose }) {
   }
 }
 
-function WorkRow({ work }: { work: Work }) {
+function WorkRow({ work, conversationId }: { work: Work; conversationId: string }) {
   const label = work.kind === "node" ? work.id : work.name;
   const input = pretty(work.input);
   const reason = waitsFor(work);
@@ -91,7 +92,9 @@ function WorkRow({ work }: { work: Work }) {
           ))}
         </pre>
       )}
-      {work.items.length > 0 && <Items items={work.items} />}
+      {work.results && work.results.length > 0 && <Results results={work.results} conversationId={conversationId} />}
+      {work.changes && work.changes.length > 0 && <Changes changes={work.changes} conversationId={conversationId} />}
+      {work.items.length > 0 && <Items items={work.items} conversationId={work.conversationId ?? conversationId} />}
       {work.result && <pre class="result" aria-label="Result">{pretty(work.result)}</pre>}
       {work.error && <p class="note wrong">{[work.error.code, work.error.message].filter(Boolean).join(": ")}</p>}
     </details>

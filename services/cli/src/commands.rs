@@ -1,4 +1,4 @@
-//! The commands: invoke a text, inspect runs, calls, questions, conversations, goals, tools,
+//! The commands: invoke a text, inspect runs, calls, questions, conversations, files, goals, tools,
 //! plugins, backends, approvals, workflows, profiles, knowledge bases, projects, scenes,
 //! schedules, keys, tenants, certificates and the audit, play transcripts, check health.
 
@@ -9,6 +9,7 @@ mod calls;
 mod certs;
 mod conversations;
 pub mod documents;
+mod files;
 mod goals;
 mod invoke;
 mod json;
@@ -126,6 +127,9 @@ pub enum Command {
     /// List conversations, and replace their earlier turns by a summary.
     #[command(subcommand)]
     Conversations(conversations::Command),
+    /// List, save, store, delete and move the files of a conversation.
+    #[command(subcommand)]
+    Files(files::Command),
     /// List, add and change the goals of agents.
     #[command(subcommand)]
     Goals(goals::Command),
@@ -195,6 +199,7 @@ impl Command {
             Self::Backends(command) => command.execute(remote).await,
             Self::Tenants(command) => command.execute(remote).await,
             Self::Conversations(command) => command.execute(remote).await,
+            Self::Files(command) => command.execute(remote).await,
             Self::Goals(command) => command.execute(remote).await,
             Self::Questions(command) => command.execute(remote).await,
             Self::Approvals(command) => command.execute(remote).await,

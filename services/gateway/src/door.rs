@@ -37,6 +37,7 @@ use core_types::{Principal, Reach};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use grpc_kit::{Admission, CallGuard, Door, Knock};
+use http::HeaderMap;
 use tokio::time::Instant;
 use tonic::Status;
 
@@ -45,7 +46,7 @@ use audited::AuditedDenials;
 use callers::Callers;
 use denials::Denials;
 use limits::TenantLimits;
-use registry::{Caller, Registry};
+use registry::{Caller, Registry, Subject};
 use rights::MethodAccess;
 use standing::{End, Standings};
 
@@ -118,6 +119,15 @@ impl ClientDoor {
     ) -> Result<IssueTicketResponse, Status> {
         let issued = self.registry.issue_ticket(credential).await;
         self.recorded(issued, "/v1/ticket", peer).await
+    }
+
+    /// Whether no key exists, as far as is known, so that a request without a credential is answered.
+    pub(crate) async fn is_open(&self, headers: &HeaderMap) -> bool {
+        let Ok(credential) = credential::of(headers) else {
+            return false;
+        };
+        let caller = self.callers.resolve(credential).await;
+        caller.is_ok_and(|caller| caller.subject == Subject::Open)
     }
 
     /// Records a refusal in the log and in the audit.

@@ -11,6 +11,7 @@
 //! - `connect`, `grpc_web`: the protocols that a method speaks.
 //! - `events`: the records of a run, by `sse` or `websocket`; `watch` reads them.
 //! - `session`: everything that a chat page needs, over one WebSocket.
+//! - `files`: the files of conversations, by their paths.
 //! - `openai`: the chat API of OpenAI.
 //! - `a2a`: agents for clients of A2A.
 //! - `console`: the page for people, which uses the edges above.
@@ -24,6 +25,7 @@ mod console;
 mod contract;
 mod credential;
 mod events;
+mod files;
 mod frames;
 mod front;
 mod grpc_web;
@@ -49,6 +51,7 @@ use crate::Peers;
 use crate::door::ClientDoor;
 use crate::settings::HttpSettings;
 use guard::Guard;
+use openai::pictures::PublicUrl;
 
 /// Returns the router for requests other than gRPC, for a server with `services`, given by their
 /// full names.
@@ -65,6 +68,7 @@ pub(crate) fn router(
         .route("/console/", get(console::moved))
         .route("/console/console.js", get(console::script))
         .route("/console/console.css", get(console::style))
+        .route("/console/frame.css", get(console::frame_style))
         .route("/console/icon.svg", get(console::icon))
         .route("/v1/runs/{id}/events", get(events::answer))
         .route("/v1/session", get(session::answer))
@@ -74,10 +78,12 @@ pub(crate) fn router(
         .route("/v1/chat/completions", post(openai::complete))
         .route("/v1/models", get(openai::models))
         .route("/v1/models/{id}", get(openai::model))
+        .merge(files::routes())
         .merge(a2a::routes(&settings.a2a_agent, peers))
         .fallback(front::not_found)
         .method_not_allowed_fallback(front::method_not_allowed)
         .layer(Extension(Arc::clone(door)))
+        .layer(Extension(PublicUrl::new(&settings.public_url)))
         .layer(middleware::from_fn(credential::take))
         .layer(middleware::from_fn_with_state(guard, guard::admit))
 }

@@ -23,6 +23,7 @@ use contracts::tavern::registry::v1::call_service_server::CallServiceServer;
 use contracts::tavern::registry::v1::identity_service_server::IdentityServiceServer;
 use contracts::tavern::registry::v1::tenant_service_server::TenantServiceServer;
 use contracts::tavern::registry::v1::tool_registry_service_server::ToolRegistryServiceServer;
+use contracts::tavern::registry::v1::workspace_service_server::WorkspaceServiceServer;
 use contracts::tavern::sandbox::v1::blob_service_server::BlobServiceServer;
 use contracts::tavern::sandbox::v1::script_sandbox_service_server::ScriptSandboxServiceServer;
 use contracts::tavern::sandbox::v1::session_service_server::SessionServiceServer;
@@ -75,6 +76,7 @@ impl ForwardedServices {
             .add(Forward::<IdentityServiceServer<()>>::to(&self.registry))
             .add(Forward::<TenantServiceServer<()>>::to(&self.registry))
             .add(Forward::<AuditServiceServer<()>>::to(&self.registry))
+            .add(Forward::<WorkspaceServiceServer<()>>::to(&self.registry))
             .add(Forward::<WorkflowServiceServer<()>>::to(&self.workflow))
             .add(Forward::<ScheduleServiceServer<()>>::to(&self.workflow))
             .add(Forward::<ScriptSandboxServiceServer<()>>::to(&self.sandbox))

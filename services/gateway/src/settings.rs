@@ -9,6 +9,9 @@ use telemetry::TelemetrySettings;
 /// The largest text that can be allowed, in bytes.
 const MOST_TEXT: usize = 1024 * 1024;
 
+/// The longest address for links that can be set, in bytes.
+const MOST_URL: usize = 2048;
+
 /// Settings of the gateway; environment variables begin with `TAVERN_GATEWAY__`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -53,6 +56,10 @@ pub struct HttpSettings {
     /// The profile id of the agent whose card is served at `/.well-known/agent-card.json`; every
     /// agent has one below `/a2a/AGENT` too. Default: the first agent by id.
     pub a2a_agent: String,
+    /// The address at which clients reach the gateway, such as `https://tavern.example.com`, for links in the answers
+    /// of the chat API of OpenAI: with it, and while no key exists, a picture that a call showed is a link in the
+    /// answer. At most 2048 bytes. Default: none, and a picture is named only.
+    pub public_url: String,
 }
 
 impl HttpSettings {
@@ -87,7 +94,27 @@ impl HttpSettings {
             }
         }
         grpc_kit::tls::proxies::check(&format!("{key}.proxies"), &self.proxies, problems);
+        if !self.public_url.is_empty() && !is_public_url(&self.public_url) {
+            let what = "is not an address for links";
+            let remedy = "give scheme and host, and a path if there is one, without a user, a query and a fragment, \
+                          such as https://tavern.example.com";
+            problems.add(format!("{key}.public_url"), what, remedy);
+        }
     }
+}
+
+/// Whether a text is an address that begins links: http or https, a host, perhaps a port and a path.
+fn is_public_url(text: &str) -> bool {
+    let is_plain =
+        |character: char| character.is_ascii_graphic() && !"?#()<>\\\"".contains(character);
+    let Ok(address) = text.parse::<http::Uri>() else {
+        return false;
+    };
+    let authority = address.authority().map(http::uri::Authority::as_str);
+    text.len() <= MOST_URL
+        && text.chars().all(is_plain)
+        && matches!(address.scheme_str(), Some("http" | "https"))
+        && authority.is_some_and(|authority| !authority.contains(['@', '*']))
 }
 
 impl Default for GatewaySettings {
@@ -129,5 +156,32 @@ impl settings::Settings for GatewaySettings {
         if !(1..=MOST_TEXT).contains(&self.max_text) {
             problems.add("max_text", "is out of range", "give a size from 1B to 1MiB");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_for_links_has_no_secret_and_no_parameters() {
+        for (address, is_good) in [
+            ("https://tavern.example.com", true),
+            ("http://127.0.0.1:7401/", true),
+            ("https://[::1]:7401/tavern", true),
+            ("tavern.example.com", false),
+            ("/tavern", false),
+            ("ftp://tavern.example.com", false),
+            ("https://", false),
+            ("https://ada:secret@tavern.example.com", false),
+            ("https://tavern.example.com?key=1", false),
+            ("https://tavern.example.com/#a", false),
+            ("https://tavern.example.com/a)b", false),
+            ("https://tavern.example.com/a b", false),
+        ] {
+            assert_eq!(is_public_url(address), is_good, "{address}");
+        }
+        let long = format!("https://tavern.example.com/{}", "a".repeat(MOST_URL));
+        assert!(!is_public_url(&long));
     }
 }

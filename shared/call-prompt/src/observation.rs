@@ -4,6 +4,7 @@
 //! returns one line that starts with `Observation: `; tool output in it is neutralised.
 
 mod neutralise;
+mod results;
 mod skeleton;
 
 use call_catalogue::names::listed;
@@ -15,6 +16,7 @@ use call_text::{Block, Call, Parsed};
 use serde_json::Value;
 
 pub use neutralise::{head_within, neutralise, tail_within};
+pub use results::take_results;
 pub(crate) use skeleton::example as example_value;
 pub use skeleton::{corrected, outline, skeleton};
 

@@ -36,14 +36,16 @@ pub fn observation(result: &CallResult) -> String {
 
 /// Words a success with its whole output.
 fn whole(result: &CallResult) -> String {
-    let (tool, output) = (result.tool_id.as_str(), output(&result.output_json));
-    match &result.approval {
+    let (tool, mut output) = (result.tool_id.as_str(), output(&result.output_json));
+    let results = words::take_results(&mut output);
+    let text = match &result.approval {
         Some(approval) if !approval.edited_arguments_json.is_empty() => {
             let (arguments, reason) = (&approval.edited_arguments_json, &approval.reason);
             words::edited_success(tool, arguments, reason, &output)
         }
         _ => words::success(tool, &output),
-    }
+    };
+    text + &words::neutralise(&results)
 }
 
 /// Returns whether the whole output can be shown. The length of the shown text counts: a text loses

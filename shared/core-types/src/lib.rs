@@ -6,6 +6,7 @@
 
 pub mod clock;
 pub mod depth;
+pub mod digest;
 pub mod durability;
 pub mod id;
 pub mod issued_name;
@@ -22,6 +23,7 @@ pub mod text;
 
 pub use clock::{Clock, IdSource, SystemClock, SystemIds, Timestamp, secret_bytes};
 pub use depth::{CallPath, DepthExceeded, MAX_CALL_DEPTH};
+pub use digest::ContentDigest;
 pub use durability::Durability;
 pub use id::{
     ConversationId, EffectId, IdError, NodeId, PluginId, ProfileId, RequestId, ScheduleId, ToolId,

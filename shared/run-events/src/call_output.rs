@@ -23,6 +23,7 @@ pub struct CallOutput {
     chunks: usize,
     out_bytes: u64,
     err_bytes: u64,
+    result_bytes: u64,
     truncated: bool,
 }
 
@@ -62,7 +63,7 @@ impl CallOutput {
         if self.truncated {
             return None;
         }
-        let bytes = self.out_bytes + self.err_bytes + text.len() as u64;
+        let bytes = self.out_bytes + self.err_bytes + self.result_bytes + text.len() as u64;
         self.chunks += 1;
         self.truncated = bytes > MAX_BYTES as u64 || self.chunks == MAX_CHUNKS;
         let text = match self.truncated {
@@ -71,6 +72,7 @@ impl CallOutput {
         };
         let written = match stream {
             OutputStream::Err => &mut self.err_bytes,
+            OutputStream::Results => &mut self.result_bytes,
             OutputStream::Out | OutputStream::Unspecified => &mut self.out_bytes,
         };
         let offset = *written;
@@ -84,7 +86,7 @@ impl CallOutput {
             truncated: self.truncated,
             node_id: self.node_id.clone(),
             interface_key: self.interface_key.clone(),
-            json_lines: false,
+            json_lines: stream == OutputStream::Results,
             result_place: self.result_place.into(),
         })
     }

@@ -3,7 +3,7 @@
 use contracts::tavern::{
     common::v1::OutputStream,
     sandbox::v1::{
-        CellEnded, CellError, CellValue, RunCellRequest, run_cell_response::Event,
+        CellEnded, CellError, CellResult, CellValue, RunCellRequest, run_cell_response::Event,
         session_service_client::SessionServiceClient,
     },
 };
@@ -18,6 +18,8 @@ use crate::{Broken, Cut, Output, next, refused};
 pub enum CellEvent {
     /// A piece of its output.
     Output(OutputStream, String),
+    /// A result, after the output before it.
+    Result(CellResult),
     /// The end; no event follows.
     Ended(Box<Cell>),
 }
@@ -59,6 +61,7 @@ pub fn run_cell(
                 () = output.coalescer.due() => None,
             };
             let mut ended = None;
+            let mut result = None;
             let pieces = match event.transpose()? {
                 None => output.coalescer.release(Instant::now()),
                 Some(Event::Output(chunk)) => output.take(&chunk),
@@ -68,6 +71,10 @@ pub fn run_cell(
                     let rest = output.finish(stdout, stderr);
                     ended = Some(end);
                     rest
+                }
+                Some(Event::Result(shown)) => {
+                    result = Some(shown);
+                    output.coalescer.release(Instant::now())
                 }
                 Some(Event::Started(started)) => {
                     cell.number = started.cell;
@@ -85,6 +92,9 @@ pub fn run_cell(
             };
             for (stream, text) in pieces {
                 yield CellEvent::Output(stream, text);
+            }
+            if let Some(result) = result {
+                yield CellEvent::Result(result);
             }
             if let Some(end) = ended {
                 cell.ended = end;

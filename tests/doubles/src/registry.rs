@@ -8,9 +8,10 @@ use std::{
 
 use bytes::Bytes;
 use contracts::tavern::agent::v1::{
-    agent_service_server::AgentServiceServer, knowledge_service_server::KnowledgeServiceServer,
-    profile_service_server::ProfileServiceServer, scene_service_server::SceneServiceServer,
-    state_service_server::StateServiceServer,
+    agent_service_server::AgentServiceServer,
+    conversation_service_server::ConversationServiceServer,
+    knowledge_service_server::KnowledgeServiceServer, profile_service_server::ProfileServiceServer,
+    scene_service_server::SceneServiceServer, state_service_server::StateServiceServer,
 };
 use contracts::tavern::registry::v1::{
     CallToolRequest, StartCallRequest, approval_service_server::ApprovalServiceServer,
@@ -234,6 +235,7 @@ async fn real(
     let sandbox = Services::new().add(ScriptSandboxServiceServer::new(tools.clone()));
     let agents = Services::new()
         .add(Passing::<AgentServiceServer<()>>::over(agent))
+        .add(Passing::<ConversationServiceServer<()>>::over(agent))
         .add(Passing::<KnowledgeServiceServer<()>>::over(agent))
         .add(Passing::<ProfileServiceServer<()>>::over(agent))
         .add(Passing::<SceneServiceServer<()>>::over(agent))

@@ -75,7 +75,7 @@ const PARTS: [(&str, &[&str]); 4] = [
             "service",
         ],
     ),
-    ("tool-registry", &["domain", "service"]),
+    ("tool-registry", &["domain", "workspace-store", "service"]),
     (
         "workflow-execution",
         &["domain", "nodes", "runner", "service"],

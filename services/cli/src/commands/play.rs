@@ -1,6 +1,7 @@
 //! Plays transcripts against a gateway and shows each as a timeline.
 
 mod check;
+mod files;
 mod scene;
 mod transcript;
 
@@ -18,7 +19,9 @@ use contracts::tavern::gateway::v1::{
     AgentTarget, CallsTarget, InvokeTextRequest, ToolScope, agent_target::Input,
     invoke_text_request::Target,
 };
-use contracts::tavern::registry::v1::{ApprovalVerdict, DecideApprovalRequest};
+use contracts::tavern::registry::v1::{
+    ApprovalVerdict, DecideApprovalRequest, workspace_service_client::WorkspaceServiceClient,
+};
 use contracts::tavern::run::v1::{AnswerWaitRequest, run_service_client::RunServiceClient};
 use grpc_kit::Outbound;
 use serde_json::Value;
@@ -43,7 +46,8 @@ pub async fn play_all(
         gateway: GatewayServiceClient::new(transport.clone()),
         scenes: SceneServiceClient::new(transport.clone()),
         states: StateServiceClient::new(transport.clone()),
-        runs: RunServiceClient::new(transport),
+        runs: RunServiceClient::new(transport.clone()),
+        files: WorkspaceServiceClient::new(transport),
         approvals: approvals::Client::new(deciders),
     };
     let transcripts = transcript::read_all(directory)?;
@@ -95,11 +99,17 @@ async fn play(
     let mut differences = Vec::new();
     let mut conversation_id = String::new();
     for step in &transcript.steps {
+        if !step.files.is_empty() && conversation_id.is_empty() {
+            conversation_id = format!("conv_{}", uuid::Uuid::new_v4().simple());
+        }
+        files::put(&mut player.files, &conversation_id, &step.files).await?;
         let request = request(step, &conversation_id);
         let (events, run) = player.follow(request, step).await?;
         drawing.push_str(&timeline::draw(&events, &run));
         differences.extend(check::differences(&step.expect, &events, &run));
         conversation_id = run.conversation_id;
+        let expected = &step.expect.files;
+        differences.extend(files::compare(&mut player.files, &conversation_id, expected).await?);
     }
     Ok((drawing, differences))
 }
@@ -142,6 +152,7 @@ struct Player {
     states: StateServiceClient<Outbound>,
     runs: RunServiceClient<Outbound>,
     approvals: approvals::Client,
+    files: WorkspaceServiceClient<Outbound>,
 }
 
 impl Player {

@@ -2,7 +2,8 @@
 
 use axum::body::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header};
-use tonic::{Status, body::Body};
+use tonic::metadata::MetadataMap;
+use tonic::{Extensions, Status, body::Body};
 use tower::{Service, ServiceExt};
 
 use super::frames::Frames;
@@ -39,6 +40,12 @@ pub(super) fn metadata(headers: &HeaderMap) -> HeaderMap {
     let kept = headers.iter().filter(|(name, _)| own(name));
     kept.map(|(name, value)| (name.clone(), value.clone()))
         .collect()
+}
+
+/// Makes the request of a call with a message.
+pub(super) fn with_metadata<T>(message: T, headers: &HeaderMap) -> tonic::Request<T> {
+    let metadata = MetadataMap::from_headers(metadata(headers));
+    tonic::Request::from_parts(metadata, Extensions::default(), message)
 }
 
 /// Removes headers that describe a browser's HTTP request and not the gRPC request in it, whose

@@ -20,8 +20,8 @@ pub(super) async fn page(Extension(address): Extension<PublicAddress>) -> impl I
          \x20   {address}/tavern.gateway.v1.GatewayService/ParseText\n\
          \n\
          Beside them: /v1/runs/{{id}}/events (server-sent events, WebSocket), /v1/session\n\
-         (WebSocket), /v1/chat/completions and /v1/models (the chat API of OpenAI), and /a2a\n\
-         with /.well-known/agent-card.json (A2A).\n\
+         (WebSocket), /v1/conversations/{{id}}/files (GET, PUT, DELETE), /v1/chat/completions and\n\
+         /v1/models (the chat API of OpenAI), and /a2a with /.well-known/agent-card.json (A2A).\n\
          \n\
          Once the server has a key, each request needs one: `authorization: Bearer KEY`. A page\n\
          exchanges it for a cookie by POST /v1/login, and for a ticket by POST /v1/ticket.\n\

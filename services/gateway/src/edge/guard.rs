@@ -23,10 +23,12 @@ const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 /// Headers that scripts of listed origins may send.
 const ALLOWED_HEADERS: &str = "content-type, authorization, connect-protocol-version, \
-    connect-timeout-ms, grpc-timeout, x-grpc-web, x-user-agent, last-event-id, traceparent";
+    connect-timeout-ms, grpc-timeout, x-grpc-web, x-user-agent, last-event-id, traceparent, \
+    if-match, if-none-match, range";
 
 /// Headers that scripts of listed origins may read.
-const EXPOSED_HEADERS: &str = "grpc-status, grpc-message, grpc-status-details-bin";
+const EXPOSED_HEADERS: &str = "grpc-status, grpc-message, grpc-status-details-bin, \
+    etag, content-range, content-disposition";
 
 /// The hosts and origins that may call.
 #[derive(Debug)]
@@ -157,7 +159,10 @@ fn preflight(page: &Page) -> Response {
     let mut response = StatusCode::NO_CONTENT.into_response();
     if let Page::Listed(_) = page {
         for (name, value) in [
-            (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST"),
+            (
+                header::ACCESS_CONTROL_ALLOW_METHODS,
+                "GET, POST, PUT, DELETE",
+            ),
             (header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED_HEADERS),
             (header::ACCESS_CONTROL_MAX_AGE, "7200"),
         ] {

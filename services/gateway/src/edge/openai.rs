@@ -2,6 +2,7 @@
 //!
 //! - `request`: a chat completion as a turn of an agent.
 //! - `activity`: the events of a run, as text and thought.
+//! - `pictures`: the pictures that calls showed, as links or names.
 //! - `spoken`: the text of a stream over answers that are void.
 //! - `unsupported`: parameters that are refused.
 //! - `completion`: the answer, at once or in chunks.
@@ -10,9 +11,12 @@
 mod activity;
 mod completion;
 pub(super) mod error;
+pub(super) mod pictures;
 mod request;
 mod spoken;
 mod unsupported;
+
+use std::sync::Arc;
 
 use axum::Extension;
 use axum::Json;
@@ -25,11 +29,13 @@ use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient
 use grpc_kit::Calls;
 use http::HeaderMap;
 use serde_json::{Value, json};
-use tonic::metadata::MetadataMap;
-use tonic::{Extensions, Status};
+use tonic::Status;
 
 use self::completion::{Cancel, Run};
-use super::{body, call};
+use self::pictures::{Pictures, PublicUrl};
+use super::body;
+use super::call::with_metadata;
+use crate::door::ClientDoor;
 
 /// The method that answers a chat completion.
 const INVOKE: &str = "/tavern.gateway.v1.GatewayService/InvokeText";
@@ -41,14 +47,23 @@ const MAX_REQUEST: usize = 4 << 20;
 const MAX_PAGES: usize = 20;
 
 /// `POST /v1/chat/completions`
-pub(super) async fn complete(Extension(calls): Extension<Calls>, request: Request) -> Response {
-    match begin(calls, request).await {
+pub(super) async fn complete(
+    Extension(calls): Extension<Calls>,
+    Extension(door): Extension<Arc<ClientDoor>>,
+    Extension(address): Extension<PublicUrl>,
+    request: Request,
+) -> Response {
+    match begin(calls, (&door, address), request).await {
         Ok(response) => response,
         Err(status) => error::before_run(&status),
     }
 }
 
-async fn begin(calls: Calls, request: Request) -> Result<Response, Status> {
+async fn begin(
+    calls: Calls,
+    (door, address): (&ClientDoor, PublicUrl),
+    request: Request,
+) -> Result<Response, Status> {
     let (parts, body) = request.into_parts();
     let mut call = calls.enter(INVOKE, &parts.headers).await?;
     let read = async {
@@ -65,6 +80,7 @@ async fn begin(calls: Calls, request: Request) -> Result<Response, Status> {
         records: records.into_inner(),
         model: asked.model,
         cancel,
+        pictures: Pictures::at(address.for_links(door, &parts.headers).await),
     };
     Ok(match asked.chunks {
         Some(chunks) => completion::in_chunks(run, chunks),
@@ -125,11 +141,6 @@ async fn list(calls: Calls, headers: &HeaderMap) -> Result<Vec<Value>, Status> {
 /// Describes an agent as a model. The time of its creation is unknown.
 fn describe(profile_id: &str) -> Value {
     json!({"id": profile_id, "object": "model", "created": 0, "owned_by": "tavern"})
-}
-
-fn with_metadata<T>(message: T, headers: &HeaderMap) -> tonic::Request<T> {
-    let metadata = MetadataMap::from_headers(call::metadata(headers));
-    tonic::Request::from_parts(metadata, Extensions::default(), message)
 }
 
 /// Whether a status means that the agent does not exist.

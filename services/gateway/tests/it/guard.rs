@@ -194,6 +194,7 @@ async fn a_preflight_names_what_listed_pages_may_send() {
     assert_eq!(listed.status, 204);
     assert!(listed.has("access-control-allow-origin: https://app.example"));
     assert!(listed.head.contains("connect-protocol-version"));
+    assert!(listed.head.contains("if-none-match") && listed.head.contains("put, delete"));
     assert!(!listed.head.contains("access-control-allow-credentials"));
     let other = edge
         .send("OPTIONS", PARSE, &ask("https://other.example"), b"")

@@ -2,7 +2,7 @@
 
 use core_types::Tenant;
 
-use crate::digest::BlobDigest;
+use crate::BlobDigest;
 
 /// The owner of blobs, in a form that is a valid file name whatever the caller's name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -22,7 +22,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::{caller::Caller, digest::BlobDigest, error::OpenError, key::Key};
+use crate::{BlobDigest, caller::Caller, error::OpenError, key::Key};
 
 /// The directory of a blob while it is being received.
 const INCOMING: &str = "incoming";

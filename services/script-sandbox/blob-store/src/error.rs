@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use crate::digest::BlobDigest;
+use crate::BlobDigest;
 
 /// A failure to store or read a blob.
 #[derive(Debug, thiserror::Error)]

@@ -5,7 +5,7 @@ use std::{fs::File, io::Write, sync::Arc, time::SystemTime};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    caller::Caller, digest::BlobDigest, directory::FileName, error::BlobError, index::Reservation,
+    BlobDigest, caller::Caller, directory::FileName, error::BlobError, index::Reservation,
     inner::Inner, key::Key, pinned::Pin,
 };
 

@@ -10,8 +10,8 @@ use std::{
 use core_types::Tenant;
 
 use crate::{
+    BlobDigest,
     caller::Caller,
-    digest::BlobDigest,
     error::BlobError,
     key::Key,
     settings::{BLOCK, BlobSettings},

@@ -1,6 +1,6 @@
 //! One blob of one caller.
 
-use crate::{caller::Caller, digest::BlobDigest};
+use crate::{BlobDigest, caller::Caller};
 
 /// One blob of one caller.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -10,7 +10,7 @@
 
 mod bounds;
 mod caller;
-mod digest;
+
 mod directory;
 mod error;
 mod incoming;
@@ -23,7 +23,7 @@ mod store;
 
 pub use bounds::Bounds;
 pub use caller::Caller;
-pub use digest::BlobDigest;
+pub use core_types::ContentDigest as BlobDigest;
 pub use directory::{claim, claim_left, claim_new};
 pub use error::{BlobError, OpenError};
 pub use incoming::{Incoming, Stored};

@@ -10,7 +10,7 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-use crate::{digest::BlobDigest, directory::FileName, error::BlobError, inner::Inner, key::Key};
+use crate::{BlobDigest, directory::FileName, error::BlobError, inner::Inner, key::Key};
 
 /// The size of one read, in bytes.
 const PIECE: usize = 256 << 10;

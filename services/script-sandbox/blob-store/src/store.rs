@@ -8,9 +8,9 @@ use std::{
 use core_types::Tenant;
 
 use crate::{
+    BlobDigest,
     bounds::{Bounds, Unbounded},
     caller::Caller,
-    digest::BlobDigest,
     directory::Directory,
     error::{BlobError, OpenError},
     incoming::Incoming,

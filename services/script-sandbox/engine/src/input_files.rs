@@ -11,7 +11,10 @@ use sandbox_protocol::{
 use tokio::{io::AsyncWriteExt, net::UnixStream};
 
 use crate::{
-    domain::script::{Content, Program, Script},
+    domain::{
+        script::{Content, Program, Script},
+        workspace::WorkspaceFile,
+    },
     output_files::{Placed, PlacedFile},
 };
 
@@ -113,7 +116,7 @@ impl InputFiles {
     async fn try_send(&self, stream: &mut UnixStream) -> io::Result<()> {
         let delivery = Delivery {
             files: self.files.iter().map(|(file, _)| file.clone()).collect(),
-            signal: None,
+            ..Delivery::default()
         };
         stream.write_all(&channel::frame(&delivery)?).await?;
         for (index, (_, held)) in self.files.iter().enumerate() {
@@ -146,6 +149,18 @@ impl InputFiles {
             .collect()
     }
 
+    /// The paths of the files that are not of the script's workspace.
+    pub fn of_no_workspace(&self) -> Vec<String> {
+        let first = self
+            .script
+            .workspace
+            .map_or(usize::MAX, |workspace| workspace.first);
+        let of_workspace = first..self.script.files.len();
+        let others =
+            (self.files.iter().enumerate()).filter(|(index, _)| !of_workspace.contains(index));
+        others.map(|(_, (file, _))| file.path.clone()).collect()
+    }
+
     /// The content of a file that is not a blob.
     fn bytes(&self, index: usize) -> &[u8] {
         let script = &self.script;
@@ -159,6 +174,63 @@ impl InputFiles {
             (None, _, Program::Source(source)) => source.as_bytes(),
             (None, _, Program::Entry(_) | Program::Driver) => &[],
         }
+    }
+}
+
+/// Files to place in the working directory of code that runs, and paths to remove there.
+#[derive(Clone, Debug, Default)]
+pub struct Placement {
+    /// The files.
+    pub files: Vec<(WorkspaceFile, Arc<PinnedBlob>)>,
+    /// The paths to remove.
+    pub removals: Vec<String>,
+}
+
+impl Placement {
+    /// The deliveries of the placement, each small enough for a frame, with the number of its first file.
+    pub fn deliveries(&self) -> impl Iterator<Item = (usize, Delivery)> {
+        /// The most files, and paths, of one delivery.
+        const MOST: usize = 500;
+        let removals = self.removals.chunks(MOST).map(|removals| {
+            let removals = removals.to_vec();
+            let delivery = Delivery {
+                removals,
+                may_fail: true,
+                ..Delivery::default()
+            };
+            (0, delivery)
+        });
+        let files = self.files.chunks(MOST).enumerate().map(|(index, files)| {
+            let files = files.iter().map(|(file, held)| DeliveredFile {
+                area: Area::Work,
+                path: file.path.clone(),
+                size: held.size(),
+                executable: false,
+            });
+            let delivery = Delivery {
+                files: files.collect(),
+                may_fail: true,
+                ..Delivery::default()
+            };
+            (index * MOST, delivery)
+        });
+        removals.chain(files)
+    }
+
+    /// Sends one of the deliveries.
+    ///
+    /// # Errors
+    /// Fails when the stream or a blob fails.
+    pub async fn send(
+        &self,
+        (first, delivery): &(usize, Delivery),
+        stream: &mut UnixStream,
+    ) -> io::Result<()> {
+        stream.write_all(&channel::frame(delivery)?).await?;
+        for (_, held) in self.files.iter().skip(*first).take(delivery.files.len()) {
+            send_blob(held, stream).await?;
+        }
+        Ok(())
     }
 }
 

@@ -9,7 +9,7 @@
 //! Reading order: [`domain`] decides, [`backend`] defines the levels, [`cgroup`] and [`proc_usage`]
 //! measure, [`launcher`] starts processes, [`launcher_pool`] starts some of them ahead, [`slot`]
 //! starts sandboxed ones, [`pool`] keeps some waiting, [`input_files`] puts files in and
-//! [`output_files`] takes them out, large ones by way of [`blob_store`], [`run`] drives one script
+//! [`output_files`] takes them out, large ones by way of [`blob_store`], [`workspace`] keeps them the same on both sides, [`run`] drives one script
 //! to its end, [`engine`] puts everything together.
 
 pub mod backend;
@@ -29,6 +29,7 @@ pub mod runtimes;
 pub mod scratch;
 pub mod slot;
 pub mod users;
+pub mod workspace;
 
 mod engine_settings;
 mod error;

@@ -7,7 +7,7 @@
 //! that a file does not change after it was examined. It is bounded in entries, bytes, depth and
 //! time, whatever the directory holds.
 
-mod read;
+pub(crate) mod read;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,10 +30,14 @@ use crate::domain::collect::{
     pattern::{Pattern, Positions},
 };
 
-const BENEATH: ResolveFlags = ResolveFlags::BENEATH
+/// Every name is resolved beneath a directory, without links.
+pub(crate) const BENEATH: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS)
     .union(ResolveFlags::NO_XDEV);
+
+/// The right of the owner to read a file.
+pub(crate) const OWNER_READS: u32 = 0o400;
 
 /// Files as they were placed, by path. An unchanged file is not new.
 pub type Placed = BTreeMap<Vec<u8>, PlacedFile>;
@@ -280,7 +284,6 @@ impl Traversal<'_> {
     /// Collects one regular file, if the caps and its rights allow that.
     fn file(&mut self, entry: Entry<'_>) -> Result<(), RefusedReason> {
         let (directory, name, stat, path) = entry;
-        const OWNER_READS: u32 = 0o400;
         const OWNER_EXECUTES: u32 = 0o100;
         let size = size_of(stat);
         let executable = stat.st_mode & OWNER_EXECUTES != 0;

@@ -14,6 +14,7 @@ use crate::{
         profile::Profile,
         script::{Network, Script},
         verdict::Stopped,
+        workspace::WorkspaceChanges,
     },
     input_files::{HeldBlobs, INPUT_NAME, InputFiles},
     launcher::WorkDirectory,
@@ -26,6 +27,7 @@ use crate::{
         SandboxedProcess, base_environment, set_variable,
     },
     users::User,
+    workspace::SyncedFiles,
 };
 
 pub mod capture;
@@ -76,8 +78,8 @@ pub async fn run(
     cancel: oneshot::Receiver<()>,
 ) -> Outcome {
     let limits = job.script.limits;
-    let (seen, collected) = match job.open(tools).await {
-        Err(not_started) => (Seen::nothing(*not_started, limits), None),
+    let (seen, left) = match job.open(tools).await {
+        Err(not_started) => (Seen::nothing(*not_started, limits), Left::default()),
         Ok((process, assignment)) => {
             let path = job.script.path(&job.profile.file_suffix);
             let delivery = InputFiles::of(job.script.clone(), &path, &job.blobs);
@@ -85,7 +87,7 @@ pub async fn run(
             let on_host = process.slot.place.scratch.is_some();
             let opened = (process, assignment);
             let (seen, remains) = watch(opened, &job, delivery.clone(), handler, cancel).await;
-            let collected = gather(tools, &job.script, delivery, work.clone(), &seen).await;
+            let left = gather(tools, &job.script, delivery, work.clone(), &seen).await;
             // A directory on the host may hold very many files and is useless after the answer. The
             // kernel takes its time to remove a cgroup and a file system in memory; no answer waits
             // for that.
@@ -93,7 +95,7 @@ pub async fn run(
             if on_host && let Err(error) = removed.await {
                 tracing::error!(%error, "removing a working directory panicked");
             }
-            (seen, collected)
+            (seen, left)
         }
     };
     let [stdout, stderr, result] = seen.outputs;
@@ -107,8 +109,16 @@ pub async fn run(
         missing: seen.missing,
         enforcement: seen.enforcement,
         limits,
-        collected,
+        collected: left.collected,
+        workspace: left.workspace,
     }
+}
+
+/// The files that a script has left.
+#[derive(Debug, Default)]
+struct Left {
+    collected: Option<Collected>,
+    workspace: Option<WorkspaceChanges>,
 }
 
 /// Collects the files that the script has left, if the request wants that and the script has
@@ -119,32 +129,53 @@ async fn gather(
     delivery: InputFiles,
     work: WorkDirectory,
     seen: &Seen,
-) -> Option<Collected> {
-    let wanted = script.collect.clone()?;
-    if !seen.started || seen.facts.stopped == Some(Stopped::Cancelled) {
-        return None;
+) -> Left {
+    let wanted = script.collect.clone();
+    let caps = script.workspace.map(|workspace| workspace.caps);
+    let has_left = seen.started && seen.facts.stopped != Some(Stopped::Cancelled);
+    if !has_left || (wanted.is_none() && caps.is_none()) {
+        return Left::default();
     }
     if !seen.all_gone {
-        return Some(Collected::not_ended());
+        return Left {
+            collected: wanted.map(|_| Collected::not_ended()),
+            workspace: None,
+        };
     }
     let tenant = script.owner.principal().tenant();
     let caller = Caller::named(tenant, &script.owner.name());
     let blobs = tools.blobs.clone();
     let collecting = tokio::task::spawn_blocking(move || {
         let work = work.open()?;
-        let collection = Collection {
-            wanted,
-            placed: delivery.placed(),
-            blobs,
-            caller,
-        };
-        std::io::Result::Ok(collection.collect(work.as_fd()))
+        let workspace = caps.map(|caps| {
+            let mut files = SyncedFiles::placed(&delivery.placed());
+            let mut changes = files.take_changes(work.as_fd(), &caps, (&blobs, &caller));
+            changes.leave_out(&delivery.of_no_workspace());
+            changes
+        });
+        let collected = wanted.map(|wanted| {
+            let placed = delivery.placed();
+            let collection = Collection {
+                wanted,
+                placed,
+                blobs,
+                caller,
+            };
+            collection.collect(work.as_fd())
+        });
+        std::io::Result::Ok(Left {
+            collected,
+            workspace,
+        })
     });
-    let collected = collecting.await.map_err(std::io::Error::other).flatten();
-    Some(collected.unwrap_or_else(|error| {
+    let left = collecting.await.map_err(std::io::Error::other).flatten();
+    left.unwrap_or_else(|error| {
         tracing::error!(%error, "a script's working directory could not be looked at");
-        Collected::not_ended()
-    }))
+        Left {
+            collected: script.collect.as_ref().map(|_| Collected::not_ended()),
+            workspace: None,
+        }
+    })
 }
 
 impl Job {

@@ -26,6 +26,26 @@ const BUILT_IN: [(&str, &str); 3] = [
     ("bash.toml", include_str!("../profiles/bash.toml")),
 ];
 
+/// The files of the drivers of their sessions.
+const DRIVERS: [(&str, &str); 4] = [
+    (
+        "python3_results.py",
+        include_str!("../profiles/python3_results.py"),
+    ),
+    (
+        "python3_session.py",
+        include_str!("../profiles/python3_session.py"),
+    ),
+    (
+        "node_results.js",
+        include_str!("../profiles/node_results.js"),
+    ),
+    (
+        "node_session.js",
+        include_str!("../profiles/node_session.js"),
+    ),
+];
+
 /// The longest time that an interpreter may take to describe itself.
 const DESCRIBE_TIME: Duration = Duration::from_secs(60);
 
@@ -74,7 +94,7 @@ pub async fn find(directory: &Path) -> Result<Vec<Runtime>, BuildError> {
 /// # Errors
 /// Fails when a profile is malformed or the directory cannot be read.
 fn profiles(directory: &Path) -> Result<Vec<Profile>, BuildError> {
-    let built_in = BUILT_IN.map(|(name, text)| (name.to_owned(), text.to_owned()));
+    let built_in = BUILT_IN.map(|(name, text)| (name.to_owned(), text.to_owned(), None));
     let mut sources = Vec::from(built_in);
     if !directory.as_os_str().is_empty() {
         let fail = |source| BuildError::Profiles {
@@ -88,12 +108,12 @@ fn profiles(directory: &Path) -> Result<Vec<Profile>, BuildError> {
         paths.sort();
         for path in paths {
             let text = std::fs::read_to_string(&path).map_err(fail)?;
-            sources.push((path.display().to_string(), text));
+            sources.push((path.display().to_string(), text, Some(directory)));
         }
     }
     let mut profiles: Vec<Profile> = Vec::new();
-    for (place, text) in sources {
-        let profile = read(&place, &text)?;
+    for (place, text, directory) in sources {
+        let profile = read(&place, &text, directory)?;
         profiles.retain(|other| other.name != profile.name);
         profiles.push(profile);
     }
@@ -122,17 +142,40 @@ fn claimed_twice(profiles: &[Profile]) -> Vec<String> {
     problems
 }
 
-fn read(place: &str, text: &str) -> Result<Profile, BuildError> {
+/// Reads a profile. The files of its driver stand in the directory, or come with the service.
+fn read(place: &str, text: &str, directory: Option<&Path>) -> Result<Profile, BuildError> {
     let wrong = |problems| BuildError::Profile {
         place: place.to_owned(),
         problems,
     };
-    let profile: Profile = Figment::from(Toml::string(text))
+    let mut profile: Profile = Figment::from(Toml::string(text))
         .extract()
         .map_err(|errors| wrong(errors.into_iter().map(|error| error.to_string()).collect()))?;
-    match profile.problems() {
+    let mut problems = Vec::new();
+    if let Some(session) = &mut profile.session {
+        for name in &session.driver_files {
+            match driver_file(name, directory) {
+                Ok(text) => session.driver.push_str(&text),
+                Err(error) => problems.push(format!("`{name}` cannot be read: {error}")),
+            }
+        }
+    }
+    problems.extend(profile.problems());
+    match problems {
         problems if problems.is_empty() => Ok(profile),
         problems => Err(wrong(problems)),
+    }
+}
+
+fn driver_file(name: &str, directory: Option<&Path>) -> io::Result<String> {
+    let missing = Err(io::ErrorKind::NotFound.into());
+    let beside = directory.map_or(missing, |it| std::fs::read_to_string(it.join(name)));
+    let built_in = DRIVERS.iter().find(|(known, _)| *known == name);
+    match (beside, built_in) {
+        (Err(error), Some((_, text))) if error.kind() == io::ErrorKind::NotFound => {
+            Ok((*text).to_owned())
+        }
+        (text, _) => text,
     }
 }
 
@@ -270,6 +313,29 @@ mod tests {
         assert_eq!(all[3].find[0], "/opt/python");
     }
 
+    #[test]
+    fn the_files_of_a_driver_stand_beside_the_profile_or_come_with_the_service() {
+        let directory = tempfile::tempdir().unwrap();
+        let beside = Some(directory.path());
+        let driver = |text: &str| read("x.toml", text, beside).map(|it| it.session.unwrap().driver);
+        let text = BUILT_IN[0].1;
+        assert_eq!(driver(text).unwrap(), [DRIVERS[0].1, DRIVERS[1].1].concat());
+        std::fs::write(directory.path().join(DRIVERS[0].0), "first = 1\n").unwrap();
+        assert_eq!(
+            driver(text).unwrap(),
+            format!("first = 1\n{}", DRIVERS[1].1)
+        );
+        let Err(BuildError::Profile { problems, .. }) =
+            driver(&text.replace(DRIVERS[1].0, "none.py"))
+        else {
+            panic!("the profile was accepted");
+        };
+        assert!(
+            problems[0].starts_with("`none.py` cannot be read"),
+            "{problems:?}"
+        );
+    }
+
     #[tokio::test]
     async fn an_interpreter_is_found_behind_its_shim() {
         let directory = tempfile::tempdir().unwrap();
@@ -277,7 +343,7 @@ mod tests {
         let script = "#!/bin/sh\nexec /usr/bin/env python3 \"$@\"\n";
         std::fs::write(&shim, script).unwrap();
         std::fs::set_permissions(&shim, Permissions::from_mode(0o755)).unwrap();
-        let mut profile = read("python3.toml", BUILT_IN[0].1).unwrap();
+        let mut profile = read("python3.toml", BUILT_IN[0].1, None).unwrap();
         profile.find = vec![shim.display().to_string()];
         let found = Runtime::resolve(profile).await.interpreter.unwrap();
         assert!(
@@ -310,12 +376,12 @@ mod tests {
     #[test]
     fn a_wrong_profile_is_named_with_all_that_is_wrong() {
         let text = BUILT_IN[2].1.replace("{script}", "x").replace(".sh", "sh");
-        let Err(BuildError::Profile { place, problems }) = read("x.toml", &text) else {
+        let Err(BuildError::Profile { place, problems }) = read("x.toml", &text, None) else {
             panic!("the profile was accepted");
         };
         assert_eq!((place.as_str(), problems.len()), ("x.toml", 3));
         assert!(matches!(
-            read("x.toml", "name = 1"),
+            read("x.toml", "name = 1", None),
             Err(BuildError::Profile { .. })
         ));
     }

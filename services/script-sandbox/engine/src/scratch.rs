@@ -154,7 +154,8 @@ fn directory_flags() -> OFlags {
     OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC
 }
 
-fn entries(
+/// The entries of a directory, with their kinds.
+pub(crate) fn entries(
     directory: std::os::fd::BorrowedFd<'_>,
 ) -> io::Result<Vec<(std::ffi::CString, FileType)>> {
     let mut found = Vec::new();

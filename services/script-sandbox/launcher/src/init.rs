@@ -241,9 +241,9 @@ impl Watch {
             drain(events);
             if delivery && let Some(files) = &mut self.files {
                 match place::deliver(files, &self.areas) {
-                    Ok(Some(Delivery { files, signal })) => {
+                    Ok(Some((Delivery { files, signal, .. }, refused))) => {
                         if signal.is_none() || !files.is_empty() {
-                            send(reports, &Report::Placed);
+                            send(reports, &Report::Placed { refused });
                         }
                         if let Some(signal) = signal {
                             // The script leads its group and is reaped only here, so the number is

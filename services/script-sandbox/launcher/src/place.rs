@@ -34,28 +34,56 @@ pub struct Areas {
     pub input: OwnedFd,
 }
 
-/// Reads one delivery from the stream and places its files. `None`: the stream has ended before
-/// one.
+/// Reads one delivery from the stream and places its files. Returns it with the positions of the files that could not be
+/// placed, where it may fail. `None`: the stream has ended before one.
 ///
 /// # Errors
 /// Fails when the stream is broken or a file cannot be made; the rest of the delivery is then lost.
-pub fn deliver(stream: &mut impl Read, areas: &Areas) -> Step<Option<Delivery>> {
+pub fn deliver(stream: &mut impl Read, areas: &Areas) -> Step<Option<(Delivery, Vec<u32>)>> {
     let delivery: Option<Delivery> =
         channel::read_frame(stream).at(Layer::Files, "reading a delivery")?;
     let Some(delivery) = delivery else {
         return Ok(None);
     };
-    for file in &delivery.files {
+    for path in &delivery.removals {
+        // A script that has put something else there keeps it.
+        let _ = remove(areas.work.as_fd(), path);
+    }
+    let mut refused = Vec::new();
+    for (index, file) in (0..).zip(&delivery.files) {
         let area = match file.area {
             Area::Work => &areas.work,
             Area::Input => &areas.input,
         };
-        place(area.as_fd(), file, stream)?;
+        let mut content = stream.take(file.size);
+        match place(area.as_fd(), file, &mut content) {
+            Err(_) if delivery.may_fail => {
+                let rest = io::copy(&mut content, &mut io::sink());
+                rest.at(Layer::Files, "receiving a file")?;
+                refused.push(index);
+            }
+            placed => placed?,
+        }
     }
-    Ok(Some(delivery))
+    Ok(Some((delivery, refused)))
 }
 
-fn place(area: BorrowedFd<'_>, file: &DeliveredFile, stream: &mut impl Read) -> Step {
+/// Removes a file.
+fn remove(area: BorrowedFd<'_>, path: &str) -> io::Result<()> {
+    let (parents, name) = parts(path).ok_or(io::ErrorKind::InvalidInput)?;
+    let mut directory = rustix::io::fcntl_dupfd_cloexec(area, 0)?;
+    for parent in parents {
+        directory = open(&directory, parent)?;
+    }
+    Ok(rustix::fs::unlinkat(&directory, name, AtFlags::empty())?)
+}
+
+fn open(directory: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat2(directory, name, flags, Mode::empty(), BENEATH)
+}
+
+fn place(area: BorrowedFd<'_>, file: &DeliveredFile, content: &mut impl Read) -> Step {
     let at = |doing: &str| format!("{doing} `{}`", file.path.escape_default());
     let refused = || Failure::new(Layer::Files, at("refusing the path"), 0);
     let (parents, name) = parts(&file.path).ok_or_else(refused)?;
@@ -66,21 +94,29 @@ fn place(area: BorrowedFd<'_>, file: &DeliveredFile, stream: &mut impl Read) -> 
             Ok(()) | Err(rustix::io::Errno::EXIST) => {}
             Err(error) => return Err(error).at(Layer::Files, at("making the directory of")),
         }
-        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = rustix::fs::openat2(&directory, parent, flags, Mode::empty(), BENEATH);
+        let opened = open(&directory, parent);
         directory = opened.at(Layer::Files, at("opening the directory of"))?;
     }
     // An existing file is replaced and never written through: it may be a link.
     match rustix::fs::unlinkat(&directory, name, AtFlags::empty()) {
         Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+        // So is a directory that is empty.
+        Err(rustix::io::Errno::ISDIR) => {
+            let removed = rustix::fs::unlinkat(&directory, name, AtFlags::REMOVEDIR);
+            removed.at(Layer::Files, at("replacing"))?;
+        }
         Err(error) => return Err(error).at(Layer::Files, at("replacing")),
     }
     let mode = Mode::from_raw_mode(if file.executable { 0o755 } else { 0o644 });
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let created = rustix::fs::openat2(&directory, name, flags, mode, BENEATH);
     let created = created.at(Layer::Files, at("creating"))?;
-    let written = io::copy(&mut stream.take(file.size), &mut File::from(created))
-        .at(Layer::Files, at("writing"))?;
+    let written = io::copy(content, &mut File::from(created));
+    if written.is_err() {
+        // No part of a file stays.
+        let _ = rustix::fs::unlinkat(&directory, name, AtFlags::empty());
+    }
+    let written = written.at(Layer::Files, at("writing"))?;
     match written == file.size {
         true => Ok(()),
         false => Err(io::ErrorKind::UnexpectedEof).at(Layer::Files, at("receiving")),
@@ -122,7 +158,7 @@ mod tests {
         };
         let mut bytes = channel::frame(&Delivery {
             files: vec![file],
-            signal: None,
+            ..Delivery::default()
         })
         .unwrap();
         bytes.extend(content);
@@ -134,7 +170,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let areas = areas(root.path());
         let placed = deliver(&mut delivery("a/b/c.txt", b"text").as_slice(), &areas);
-        assert_eq!(placed.unwrap().unwrap().files.len(), 1);
+        assert_eq!(placed.unwrap().unwrap().0.files.len(), 1);
         assert_eq!(
             std::fs::read(root.path().join("work/a/b/c.txt")).unwrap(),
             b"text"
@@ -173,6 +209,19 @@ mod tests {
         assert!(deliver(&mut delivery("file", b"new").as_slice(), &areas).is_ok());
         assert!(deliver(&mut delivery("up/canary", b"new").as_slice(), &areas).is_err());
         assert_eq!(std::fs::read(&canary).unwrap(), b"alive");
+    }
+
+    #[test]
+    fn an_empty_directory_is_replaced_and_no_other() {
+        let root = tempfile::tempdir().unwrap();
+        let areas = areas(root.path());
+        std::fs::create_dir_all(root.path().join("work/full/of")).unwrap();
+        std::fs::create_dir(root.path().join("work/empty")).unwrap();
+        assert!(deliver(&mut delivery("full", b"x").as_slice(), &areas).is_err());
+        deliver(&mut delivery("empty", b"x").as_slice(), &areas).unwrap();
+        let read = std::fs::read(root.path().join("work/empty"));
+        assert_eq!(read.unwrap(), b"x");
+        assert!(root.path().join("work/full/of").is_dir());
     }
 
     #[test]

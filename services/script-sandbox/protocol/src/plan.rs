@@ -140,6 +140,13 @@ pub struct Delivery {
     /// signal is not reported.
     #[serde(default)]
     pub signal: Option<i32>,
+    /// Paths in the working directory to remove before the files are placed. One that is not there, or is a
+    /// directory, stays as it is.
+    #[serde(default)]
+    pub removals: Vec<String>,
+    /// Whether a file that cannot be placed is reported and left out.
+    #[serde(default)]
+    pub may_fail: bool,
 }
 
 /// One file of a delivery.

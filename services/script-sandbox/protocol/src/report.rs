@@ -14,7 +14,11 @@ pub enum Report {
         missing: Vec<Layer>,
     },
     /// A delivery of files is in place.
-    Placed,
+    Placed {
+        /// The files that could not be placed, by their positions.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        refused: Vec<u32>,
+    },
     /// The isolation could not be set up, and the script was not started.
     Failed(Failure),
     /// The script tried to use a network, and by the plan this ends it.

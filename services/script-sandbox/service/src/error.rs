@@ -65,9 +65,9 @@ pub enum Refusal {
         /// The id.
         request_id: String,
     },
-    /// Files of the request are blobs that are not available: the position of each, and its error.
+    /// Files of the request are blobs that are not available: the field of each, and its error.
     #[error("{} files of the request are blobs that cannot be given", .0.len())]
-    Blobs(Vec<(usize, BlobError)>),
+    Blobs(Vec<(String, BlobError)>),
     /// The caller, or all callers together, have reached a quota.
     #[error("limit reached: {maximum} {limit}")]
     Quota {

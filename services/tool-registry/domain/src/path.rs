@@ -79,6 +79,48 @@ impl WorkspacePath {
         Ok(Self { parts })
     }
 
+    /// Reads the path of a file that exists elsewhere, and must be written as it is here.
+    ///
+    /// # Errors
+    /// As [`WorkspacePath::file`], also for a path that is written otherwise.
+    pub fn exact(written: &str) -> Result<Self, Failure> {
+        let path = Self::file(written)?;
+        match path.to_string() == written {
+            true => Ok(path),
+            false => Err(invalid(
+                written,
+                "has a name with blanks at an end",
+                "take them away",
+            )),
+        }
+    }
+
+    /// Returns the paths of the directories above the file, and its own, from the top.
+    pub fn with_directories(&self) -> impl Iterator<Item = String> {
+        (1..=self.parts.len()).map(|levels| self.parts[..levels].join("/"))
+    }
+
+    /// Returns the path of a file beside this one, with words in the name: `a/b (words).csv`. Where that is too long for
+    /// a path, the file is in the workspace itself.
+    #[must_use]
+    pub fn with_suffix(&self, words: &str) -> Self {
+        /// The longest end of a name that is kept as its extension, in bytes.
+        const LONGEST_EXTENSION: usize = 32;
+        let mut parts = self.parts.clone();
+        if let Some(name) = parts.last_mut() {
+            let is_extension = |dot: &usize| *dot > 0 && name.len() - dot <= LONGEST_EXTENSION;
+            let dot = name.rfind('.').filter(is_extension).unwrap_or(name.len());
+            let (stem, extension) = name.split_at(dot);
+            let added = words.len() + " ()".len() + extension.len();
+            let stem = &stem[..stem.floor_char_boundary(MAX_NAME_BYTES.saturating_sub(added))];
+            *name = format!("{stem} ({words}){extension}");
+        }
+        if parts.join("/").len() > MAX_PATH_BYTES {
+            parts.drain(..parts.len() - 1);
+        }
+        Self { parts }
+    }
+
     /// Returns the path without a leading `/`; `.` for the workspace itself.
     pub fn relative(&self) -> String {
         if self.parts.is_empty() {

@@ -6,7 +6,6 @@
 //! - [`peers`], [`service`]: the services that are called, and everything put together.
 //! - [`plugins`], [`store`]: where tools come from.
 //! - [`tools`]: all tools, those of workflows and nodes included.
-//! - [`workspace`]: the files of conversations.
 //! - [`approvals`]: calls that wait for people.
 //! - [`identities`]: principals, their keys and their rights.
 //! - [`tenants`]: tenants, their limits and their end.
@@ -14,6 +13,7 @@
 //! - [`audit`]: who changed what, and who was denied what.
 //! - [`ledger`]: the durable record of each effect.
 //! - [`arguments`]: the arguments of a call as one value.
+//! - [`conversation_files`]: the workspaces of conversations, which [`workspace_store`] keeps.
 //! - [`in_flight`], [`dispatch`]: a call in flight, and its execution by type of implementation.
 //! - [`runner`]: calls, each effect at most once, and runs that execute the calls of a text.
 //! - [`rpc`]: the gRPC face.
@@ -22,6 +22,7 @@ pub mod approvals;
 pub mod arguments;
 pub mod audit;
 mod bootstrap;
+pub mod conversation_files;
 pub mod dispatch;
 pub mod error;
 pub mod identities;
@@ -37,7 +38,6 @@ pub mod settings;
 pub mod store;
 pub mod tenants;
 pub mod tools;
-pub mod workspace;
 
 pub use audit::{AuditSettings, verify_audit};
 pub use bootstrap::{BootstrapError, bootstrap_offline, is_in_use, replace_lost_keys};

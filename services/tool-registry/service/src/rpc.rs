@@ -7,6 +7,7 @@
 //! - [`TenantRpc`]: tenants, their limits and their end.
 //! - [`ApprovalRpc`]: listing, following and deciding approvals.
 //! - `AuditRpc` with `audited`: the audit, and the services whose changes it records.
+//! - `WorkspaceRpc`: the files of conversations.
 //! - [`convert`]: domain types as messages.
 //! - `page`, `refusal`: the common parts of lists and refusals.
 
@@ -26,6 +27,7 @@ mod page;
 mod refusal;
 mod tenants;
 mod tools;
+mod workspaces;
 
 use std::pin::Pin;
 
@@ -39,6 +41,7 @@ pub use call_service::CallRpc;
 pub use catalogue::CatalogueRpc;
 pub use identities::IdentityRpc;
 pub use tenants::TenantRpc;
+pub(crate) use workspaces::WorkspaceRpc;
 
 type Answer<T> = Result<Response<T>, Status>;
 type StreamOf<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;

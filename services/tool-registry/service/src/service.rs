@@ -8,6 +8,7 @@ use contracts::tavern::registry::v1::{
     call_service_server::CallServiceServer, identity_service_server::IdentityServiceServer,
     tenant_service_server::TenantServiceServer,
     tool_registry_service_server::ToolRegistryServiceServer,
+    workspace_service_server::WorkspaceServiceServer,
 };
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds, Tenant};
 use documents::{DocumentStore, SqliteDocuments};
@@ -23,9 +24,12 @@ use tool_domain::{
     tool::Origin,
 };
 
+use workspace_store::Workspaces;
+
 use crate::{
     approvals::{Approvals, Policy},
     audit::{Audit, Stores},
+    conversation_files::ConversationFiles,
     dispatch::{
         Dispatcher,
         backend::Backends,
@@ -39,7 +43,9 @@ use crate::{
     ledger::Ledger,
     peers::Peers,
     plugins::{self, PluginInfo, Plugins, Skipped},
-    rpc::{ApprovalRpc, AuditRpc, Audited, CallRpc, CatalogueRpc, IdentityRpc, TenantRpc},
+    rpc::{
+        ApprovalRpc, AuditRpc, Audited, CallRpc, CatalogueRpc, IdentityRpc, TenantRpc, WorkspaceRpc,
+    },
     runner::{
         agents::Agents,
         calls::{Calls, handles},
@@ -51,7 +57,6 @@ use crate::{
     settings::RegistrySettings,
     store::MIGRATIONS,
     tools::Tools,
-    workspace::Workspaces,
 };
 
 /// The name of the service in health checks and method names.
@@ -76,7 +81,7 @@ pub struct ToolRegistry {
     endless: OnceCell<[AbortHandle; 2]>,
     agent: Transport,
     store: Arc<dyn DocumentStore>,
-    workspaces: Workspaces,
+    files: ConversationFiles,
     skipped: Arc<[Skipped]>,
     plugins: Arc<[PluginInfo]>,
 }
@@ -118,7 +123,7 @@ pub async fn build_with(
     let store: Arc<dyn DocumentStore> = Arc::new(SqliteDocuments::new(database));
     let effects = open_log(&data, "tool-registry.effects.db").await?;
     let runs = open_log(&data, "tool-registry.runs.db").await?;
-    let workspaces = open_workspaces(&data, settings, &ids)?;
+    let files = open_workspaces(&data, settings, (&ids, &peers))?;
 
     let mut plugins = load_plugins(&settings.plugins_dir)?;
     let catalogue = first_catalogue(&mut plugins);
@@ -146,7 +151,7 @@ pub async fn build_with(
     report(&approvals, &catalogue, &settings.approvals_file);
     let dispatcher = Dispatcher {
         builtins: Builtins::new(
-            workspaces.clone(),
+            files.clone(),
             sandbox.clone(),
             sessions,
             peers.agent.clone(),
@@ -184,7 +189,7 @@ pub async fn build_with(
         endless: OnceCell::new(),
         agent: peers.agent,
         store,
-        workspaces,
+        files,
         skipped: plugins.skipped.into(),
     };
     own_slot.fill(grpc_kit::local(&registry.services()));
@@ -200,7 +205,7 @@ impl ToolRegistry {
             calls: self.calls.clone(),
             approvals: self.approvals.clone(),
             documents: Arc::clone(&self.store),
-            workspaces: self.workspaces.clone(),
+            workspaces: self.files.all().clone(),
             tools: self.tools.clone(),
         };
         self.services_beside_gateway()
@@ -230,6 +235,9 @@ impl ToolRegistry {
             .add(self.audited(IdentityServiceServer::new(identities)))
             .add(self.audited(TenantServiceServer::new(tenants)))
             .add(AuditServiceServer::new(audit))
+            .add(WorkspaceServiceServer::new(WorkspaceRpc::new(
+                self.files.clone(),
+            )))
     }
 
     fn audited<S>(&self, service: S) -> Audited<S> {
@@ -315,11 +323,12 @@ fn with_tenants(peers: &Peers, own: Transport) -> Vec<Transport> {
 fn open_workspaces(
     data: &DataDir,
     settings: &RegistrySettings,
-    ids: &Arc<dyn IdSource>,
-) -> Result<Workspaces, Error> {
+    (ids, peers): (&Arc<dyn IdSource>, &Peers),
+) -> Result<ConversationFiles, Error> {
     let directory = data.directory("workspaces")?;
     let opened = Workspaces::open(&directory, settings.workspace, Arc::clone(ids));
-    opened.map_err(Error::Workspaces)
+    let opened = opened.map_err(Error::Workspaces)?;
+    Ok(ConversationFiles::new(opened, peers.agent.clone()))
 }
 
 /// Returns the services that know whether a run that ended is still needed; `own` leads to this service.

@@ -13,10 +13,9 @@ use telemetry::TelemetrySettings;
 
 pub use issuers::{IssuerSettings, RuleSettings};
 
-use crate::{
-    audit::AuditSettings, dispatch::backend::AllowedHosts, runner::calls::CallLimits,
-    workspace::WorkspaceLimits,
-};
+use workspace_store::WorkspaceLimits;
+
+use crate::{audit::AuditSettings, dispatch::backend::AllowedHosts, runner::calls::CallLimits};
 
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 

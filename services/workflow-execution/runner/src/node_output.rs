@@ -58,7 +58,7 @@ impl NodeOutput {
     ) -> Result<(), AppendError> {
         let pieces = match stream {
             OutputStream::Out => self.pieces(&text, false),
-            OutputStream::Err | OutputStream::Unspecified => Vec::new(),
+            OutputStream::Err | OutputStream::Results | OutputStream::Unspecified => Vec::new(),
         };
         let chunk = self.output.write(stream, text).map(Kind::OutputChunk);
         self.submit(chunk.into_iter().chain(pieces)).await

@@ -44,7 +44,7 @@ impl ToolText {
                 Some(Written::Nothing)
             }
             Kind::OutputChunk(chunk)
-                if chunk.effect_id == effect_id && chunk.stream() != OutputStream::Err =>
+                if chunk.effect_id == effect_id && chunk.stream() == OutputStream::Out =>
             {
                 if chunk.generation > state.generation {
                     // It was joined after its text had started again.

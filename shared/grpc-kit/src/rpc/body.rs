@@ -65,7 +65,14 @@ impl HttpBody for RequestBody {
             let refusal = Failure::limit_exceeded("message bytes", self.maximum, declared);
             return Poll::Ready(Some(Err(refusal.into_status())));
         }
-        polled
+        match polled {
+            // A reader of messages would take it for their end, and half of a file for the whole.
+            Poll::Ready(Some(Err(broken))) if broken.code() == Code::Cancelled => {
+                let left = Status::aborted("the caller left before the end of its messages");
+                Poll::Ready(Some(Err(left)))
+            }
+            polled => polled,
+        }
     }
 
     fn is_end_stream(&self) -> bool {

@@ -26,7 +26,11 @@ async fn variables_stay_for_their_conversation_and_for_no_other() -> anyhow::Res
         json!({"cell": 1, "stdout": "", "stderr": ""})
     );
     let second = cell(&stack, "a", "print('x')\nsacks * 2").await?;
-    let expected = json!({"cell": 2, "stdout": "x\n", "stderr": "", "value": "24"});
+    let value = json!({
+        "index": 0, "origin": "expression", "main": true, "data": {"text/plain": "24"}, "metadata": {},
+    });
+    let expected =
+        json!({"cell": 2, "stdout": "x\n", "stderr": "", "value": "24", "results": [value]});
     assert_eq!(output(&second)?, expected);
     let other = cell(&stack, "b", "sacks").await?;
     assert_eq!(other.status(), CallStatus::Failed);

@@ -3,6 +3,7 @@
 mod agents;
 mod backends;
 mod calls;
+mod files;
 mod keys;
 mod local;
 

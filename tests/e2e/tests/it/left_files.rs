@@ -36,7 +36,8 @@ async fn the_follower_of_a_run_fetches_what_its_code_left() -> anyhow::Result<()
     let output = output(&left)?;
     let file = &output["files"][0];
     assert_eq!(file["path"], "rows.csv");
-    let digest = file["sha256"].as_str().context("a digest")?;
+    let digest = file["digest"].as_str().context("a digest")?;
+    let digest = digest.strip_prefix("sha256:").context("its kind")?;
     let content = fetched(&stack, "harvest", digest).await?;
     assert_eq!(content, "wheat,120\n".repeat(100_000).into_bytes());
     let other = fetched(&stack, "another", digest).await.unwrap_err();

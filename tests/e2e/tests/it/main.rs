@@ -22,6 +22,7 @@ mod early;
 mod edges;
 mod errors;
 mod faults;
+mod files;
 mod follow;
 mod followers;
 mod foreign;

@@ -121,7 +121,7 @@ pub(crate) fn placing(times: u32) -> anyhow::Result<String> {
                 size: CONTENT.len() as u64,
                 executable: false,
             }],
-            signal: None,
+            ..Delivery::default()
         })?;
         bytes.extend(CONTENT);
         match place::deliver(&mut bytes.as_slice(), &areas) {

@@ -87,6 +87,9 @@ pub(crate) struct Step {
     /// The agent; empty for none.
     #[serde(default)]
     pub(crate) agent: String,
+    /// Files that a person puts into the conversation first, by path.
+    #[serde(default)]
+    pub(crate) files: BTreeMap<String, Lines>,
     /// The only tools that the text may call; empty for all. Ignored with an agent.
     #[serde(default)]
     pub(crate) tools: Vec<String>,
@@ -154,6 +157,9 @@ pub(crate) struct Expectation {
     /// Nodes of workflows that must have succeeded, in any order.
     #[serde(default)]
     pub(crate) nodes: Vec<String>,
+    /// The text of files of the conversation at the end, by path.
+    #[serde(default)]
+    pub(crate) files: BTreeMap<String, Lines>,
 }
 
 /// A call that must have been made.

@@ -4,6 +4,7 @@ use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::{CallResult, CallStatus, RunEvent};
 use contracts::watch::voids_answer;
 
+use super::pictures::Pictures;
 use super::spoken::Spoken;
 
 /// The longest excerpt of arguments that is shown, in characters.
@@ -27,9 +28,23 @@ pub(super) struct Activity {
     /// Tokens of all requests of the run, and of all answers.
     pub(super) input_tokens: u64,
     pub(super) output_tokens: u64,
+    pictures: Pictures,
 }
 
 impl Activity {
+    /// Begins with the pictures of a run, none so far.
+    pub(super) fn with(pictures: Pictures) -> Self {
+        Self {
+            pictures,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the text for the pictures of the run, which stands behind its answer; empty without pictures.
+    pub(super) fn pictures(&self) -> String {
+        self.pictures.text()
+    }
+
     /// Reads the next event of the followed run; events of runs below it are not shown.
     pub(super) fn read(&mut self, event: RunEvent) -> Vec<AnswerPiece> {
         let mut pieces = match event.kind {
@@ -43,6 +58,7 @@ impl Activity {
     fn pieces_of(&mut self, kind: Kind) -> Vec<AnswerPiece> {
         let all = [&mut self.thoughts, &mut self.text];
         match kind {
+            Kind::RunStarted(started) => self.pictures.begin(started.conversation_id),
             Kind::ModelRequested(_) => all.into_iter().for_each(Spoken::begin_answer),
             Kind::OutputReset(reset) if voids_answer(&reset) => {
                 all.into_iter().for_each(Spoken::void_answer);
@@ -62,7 +78,13 @@ impl Activity {
                 let line = format!("\n{} {arguments}\n", call.tool_id);
                 return vec![AnswerPiece::Reasoning(line)];
             }
-            Kind::CallSettled(settled) => return settled.result.iter().map(settle).collect(),
+            Kind::CallSettled(settled) => {
+                settled
+                    .result
+                    .iter()
+                    .for_each(|result| self.pictures.see(result));
+                return settled.result.iter().map(settle).collect();
+            }
             _ => {}
         }
         Vec::new()

@@ -18,8 +18,10 @@ use serde_json::{Value, json};
 use tonic::{Status, Streaming};
 
 use super::activity::{Activity, AnswerPiece};
+use super::error;
+use super::pictures::Pictures;
 use super::request::Chunks;
-use super::{error, with_metadata};
+use crate::edge::call::with_metadata;
 use crate::edge::sse::{self, SILENCE};
 
 /// A run that was started for a client.
@@ -28,6 +30,8 @@ pub(super) struct Run {
     pub(super) model: String,
     /// Cancels the run if its client goes away; `None` if the client can return for it.
     pub(super) cancel: Option<Cancel>,
+    /// The pictures of the run, none so far.
+    pub(super) pictures: Pictures,
 }
 
 /// The means to cancel a run in the name of its client.
@@ -94,11 +98,12 @@ impl Completion {
             records,
             model,
             cancel,
+            pictures,
         } = run;
         Self {
             cancel,
             records,
-            activity: Activity::default(),
+            activity: Activity::with(pictures),
             pieces: VecDeque::new(),
             model,
             run_id: String::new(),
@@ -222,7 +227,7 @@ fn finish(outcome: &RunOutcome) -> Next {
 pub(super) async fn whole(run: Run) -> Response {
     let mut completion = Completion::new(run);
     let mut reasoning = String::new();
-    let (text, reason) = loop {
+    let (mut text, reason) = loop {
         match completion.next().await {
             Next::Piece(AnswerPiece::Text(_)) => {}
             Next::Piece(AnswerPiece::Reasoning(piece)) => reasoning.push_str(&piece),
@@ -230,6 +235,7 @@ pub(super) async fn whole(run: Run) -> Response {
             Next::Failed(code, body) => return error::of_run(code, body),
         }
     };
+    text += &completion.activity.pictures();
     let mut message = json!({"role": "assistant", "content": text});
     if !reasoning.is_empty() {
         message["reasoning_content"] = reasoning.clone().into();
@@ -264,6 +270,11 @@ pub(super) fn in_chunks(run: Run, chunks: Chunks) -> Response {
             match next {
                 Next::Piece(piece) => yield chunk(&completion, chunks, delta_of(piece), None),
                 Next::Finished(_, reason) => {
+                    let pictures = completion.activity.pictures();
+                    if !pictures.is_empty() {
+                        let delta = delta_of(AnswerPiece::Text(pictures));
+                        yield chunk(&completion, chunks, delta, None);
+                    }
                     yield chunk(&completion, chunks, json!({}), Some(reason));
                     if chunks.usage {
                         let mut object = completion.object("chat.completion.chunk", json!([]));

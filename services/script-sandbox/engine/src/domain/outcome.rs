@@ -8,6 +8,7 @@ use super::{
     limits::Limits,
     usage::Usage,
     verdict::Verdict,
+    workspace::WorkspaceChanges,
 };
 
 /// The complete result of a run.
@@ -33,6 +34,8 @@ pub struct Outcome {
     pub limits: Limits,
     /// The files that it left, if the request wanted them and it started.
     pub collected: Option<Collected>,
+    /// The changes to the files of its workspace, if it has one and started.
+    pub workspace: Option<WorkspaceChanges>,
 }
 
 /// Bytes of the end of a stream that are held where not all of it is kept.

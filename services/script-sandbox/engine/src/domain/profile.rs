@@ -87,16 +87,25 @@ pub enum Installer {
 /// `{"cell": 1, "source": "...", "limit": 1000}` that it reads it runs the source, in the same
 /// namespace every time, flushes both text streams, and writes
 /// `{"done": {"cell": 1, "outcome": "ok"}}`. The outcome may be `error` or `interrupted` instead;
-/// `value` (`text`, `truncated`) is the value of the last expression, and `error` (`type`,
-/// `message`, `frames`, `omitted`, `text`) is the error. SIGINT ends a cell and never the driver.
-/// It ends at the end of its input.
+/// `value` (`text`, `truncated`) is the value of the last expression, `error` (`type`, `message`,
+/// `frames`, `omitted`, `text`) is the error, and `dropped` counts results that it does not report.
+/// SIGINT ends a cell and never the driver. It ends at the end of its input.
+///
+/// A result of the cell is `{"result": {"cell": 1, "origin": "display", "data": {...}, "metadata": ""}}`, with the origin
+/// `expression`, `display` or `figure`, a text for each media type (in Base64 if the type is neither text nor JSON), and
+/// the text of a JSON object or none. A message may come in pieces, in frames that begin with `<` for the first, `+` and
+/// `>` for the last: each is written at once, so that an interrupt leaves no part of a frame.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionProfile {
     /// The command. `{interpreter}` stands for the executable, `{driver}` for the driver's text.
     pub command: Vec<String>,
     /// The driver.
+    #[serde(default)]
     pub driver: String,
+    /// Files of the driver in the place of its text, in order. They stand beside the profile, or come with the service.
+    #[serde(default)]
+    pub driver_files: Vec<String>,
 }
 
 /// The placeholder for the text of a session's driver in a command.

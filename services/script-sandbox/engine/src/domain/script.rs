@@ -10,16 +10,14 @@ use super::{
     isolation::{IsolationLevel, MemoryEnforcement},
     limits::{BLOCK, Limits},
     owner::Owner,
+    path::path_problem,
     violation::Violation,
+    workspace::WorkspaceCaps,
 };
 use blob_store::BlobDigest;
 
 /// The most bytes of all files together.
 pub const MAX_FILE_BYTES: usize = 3 << 20;
-/// The longest path, in bytes.
-pub const MAX_PATH_BYTES: usize = 1024;
-/// The most levels in a path.
-pub const MAX_PATH_DEPTH: usize = 16;
 /// The most bytes of all arguments together, and of all variables together.
 pub const MAX_STRING_BYTES: usize = 64 << 10;
 
@@ -65,6 +63,15 @@ impl Content {
     }
 }
 
+/// The workspace of a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlacedWorkspace {
+    /// The position of its first file among the files of the script.
+    pub first: usize,
+    /// The limits of its changes.
+    pub caps: WorkspaceCaps,
+}
+
 /// The reaction to a script's attempt to use a network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Network {
@@ -108,6 +115,8 @@ pub struct ScriptSpec {
     pub minimum_enforcement: Option<MemoryEnforcement>,
     /// The files to collect of it; none if this is missing.
     pub collect: Option<collect::CollectSpec>,
+    /// The workspace to which the last of the files belong; none if there is none.
+    pub workspace: Option<PlacedWorkspace>,
     /// The reaction to an attempt to use a network.
     pub network: Network,
     /// The owner of the blobs that it reads and leaves.
@@ -190,6 +199,15 @@ impl Script {
             .chain(numbered)
             .find(|name| !taken(name))
             .expect("there are more numbers than files")
+    }
+
+    /// Returns the field of the request that names the blob of a file.
+    pub fn field_of_blob(&self, index: usize) -> String {
+        let of_workspace = |workspace: &PlacedWorkspace| index.checked_sub(workspace.first);
+        match self.workspace.as_ref().and_then(of_workspace) {
+            Some(index) => format!("workspace.files[{index}].sha256"),
+            None => format!("files[{index}].blob_sha256"),
+        }
     }
 
     /// Returns the violations if the blobs of the script have these sizes, in bytes.
@@ -276,7 +294,13 @@ impl Problems {
                 self.add(field, problem);
             } else if !paths.insert(file.path.as_str()) {
                 self.add(field, "is the path of another file as well");
-            } else if is_directory_of(&file.path, files) {
+            }
+        }
+        for (index, file) in files.iter().enumerate() {
+            let below = format!("{}/", file.path);
+            let mut after = paths.range(below.as_str()..);
+            if after.next().is_some_and(|path| path.starts_with(&below)) {
+                let field = format!("files[{index}].path");
                 self.add(field, "is the directory of another file");
             }
         }
@@ -330,23 +354,6 @@ fn is_variable_name(name: &str) -> bool {
         .next()
         .is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_')
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-}
-
-fn path_problem(path: &str) -> Option<String> {
-    if path.len() > MAX_PATH_BYTES || path.split('/').count() > MAX_PATH_DEPTH {
-        return Some(format!(
-            "must be at most {MAX_PATH_BYTES} bytes and {MAX_PATH_DEPTH} levels"
-        ));
-    }
-    if path.split('/').any(|part| part.len() > 255) {
-        return Some("must have names of at most 255 bytes".to_owned());
-    }
-    let sound = |part: &str| !matches!(part, "" | "." | "..") && !part.contains('\0');
-    if path.split('/').all(sound) {
-        None
-    } else {
-        Some("must be relative, without `.`, `..`, empty names or NUL".to_owned())
-    }
 }
 
 fn is_directory_of(path: &str, files: &[InputFile]) -> bool {

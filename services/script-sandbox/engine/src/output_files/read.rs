@@ -19,7 +19,7 @@ use crate::domain::collect::RefusedReason;
 const PIECE: usize = 256 << 10;
 
 /// Opens an examined file, and checks that it is still the same file.
-pub(super) fn open(
+pub(crate) fn open(
     directory: BorrowedFd<'_>,
     name: &CString,
     expected: &Stat,
@@ -43,7 +43,7 @@ pub(super) fn open(
 }
 
 /// The digest of a file that is not collected yet; the file is at its beginning afterwards.
-pub(super) fn digest(
+pub(crate) fn digest(
     file: &mut File,
     size: u64,
     deadline: Instant,
@@ -57,8 +57,19 @@ pub(super) fn digest(
     Ok(BlobDigest::finished(hasher))
 }
 
+/// A checksum of a file, which is much faster than its digest.
+pub(crate) fn sum(file: &mut File, size: u64, deadline: Instant) -> Result<u32, RefusedReason> {
+    let mut hasher = crc32fast::Hasher::new();
+    each_piece(file, size, deadline, |piece| {
+        hasher.update(piece);
+        Ok(())
+    })?;
+    file.rewind().map_err(|_| RefusedReason::Unreadable)?;
+    Ok(hasher.finalize())
+}
+
 /// Reads a small file.
-pub(super) fn inline(file: &mut File, size: u64) -> Result<Vec<u8>, RefusedReason> {
+pub(crate) fn inline(file: &mut File, size: u64) -> Result<Vec<u8>, RefusedReason> {
     let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
     let read = file.take(size + 1).read_to_end(&mut content);
     if read.is_err() || content.len() as u64 != size {
@@ -68,7 +79,7 @@ pub(super) fn inline(file: &mut File, size: u64) -> Result<Vec<u8>, RefusedReaso
 }
 
 /// Stores a file as a blob.
-pub(super) fn blob(
+pub(crate) fn blob(
     file: &mut File,
     size: u64,
     blobs: &BlobStore,

@@ -274,7 +274,7 @@ async fn wait(
             size: boot.len() as u64,
             executable: false,
         }],
-        signal: None,
+        ..Delivery::default()
     };
     let mut bytes = channel::frame(&delivery).map_err(|error| error.to_string())?;
     bytes.extend(boot.as_bytes());
@@ -305,7 +305,7 @@ async fn started(reports: &mut Lines<BufReader<OwnedReadHalf>>) -> Result<Vec<La
         match serde_json::from_str(&line) {
             Ok(Report::Started { missing }) => return Ok(missing),
             Ok(Report::Failed(failure)) => return Err(failure.to_string()),
-            Ok(Report::Placed) => {}
+            Ok(Report::Placed { .. }) => {}
             other => return Err(format!("the launcher reports {other:?}")),
         }
     }

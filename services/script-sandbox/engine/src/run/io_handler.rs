@@ -23,7 +23,7 @@ use crate::{
         verdict::Stopped,
     },
     input_files::InputFiles,
-    launcher::ScriptIo,
+    launcher::{ScriptIo, WorkDirectory},
     run::capture::capture,
 };
 
@@ -40,6 +40,8 @@ pub struct RunContext {
     pub enforcement: MemoryEnforcement,
     /// Accepts one message of each stream that becomes a flood, upon which the script is ended.
     pub overflow: mpsc::Sender<Stopped>,
+    /// The working directory.
+    pub work: WorkDirectory,
 }
 
 /// The tasks that an I/O handler has started.
@@ -65,6 +67,10 @@ pub struct Progress {
     pub started: bool,
     /// Layers that the run does not have; known once it has started.
     pub missing: Vec<Layer>,
+    /// The number of deliveries that are in place.
+    pub placed: u64,
+    /// The files of the last one that could not be placed, by their positions.
+    pub refused: Vec<u32>,
 }
 
 /// A stage in the life of a script; later ones are greater.

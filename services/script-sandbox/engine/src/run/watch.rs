@@ -86,7 +86,7 @@ pub(super) async fn watch(
     let supervisor = launched.supervisor;
     let facts = Facts::new(job.script.limits);
     let used = (assignment.as_ref()).map_or(Duration::ZERO, |it| it.used);
-    let monitor = UsageMonitor::new(&mut slot, supervisor.id(), launched.work, used);
+    let monitor = UsageMonitor::new(&mut slot, supervisor.id(), launched.work.clone(), used);
     let (overflow, overflows) = mpsc::channel(3);
     let context = RunContext {
         delivery,
@@ -94,6 +94,7 @@ pub(super) async fn watch(
         missing: slot.missing.clone(),
         enforcement: slot.enforcement,
         overflow,
+        work: launched.work,
     };
     let tasks = handler.handle(launched.io, context);
     let mut watch = Watch {
@@ -221,11 +222,15 @@ impl Watch {
     fn note(&mut self, line: &str) {
         match serde_json::from_str(line) {
             Ok(Report::Started { missing }) => self.start(missing),
-            Ok(Report::Placed) => {
+            Ok(Report::Placed { refused }) => {
                 if let Some(assignment) = self.assignment.take() {
                     self.assign(assignment);
                 }
-                self.reach(Stage::Placed);
+                self.progress.send_modify(|progress| {
+                    progress.stage = Stage::Placed;
+                    progress.placed += 1;
+                    progress.refused = refused;
+                });
             }
             Ok(Report::Failed(failure)) => {
                 self.facts.failure = Some(failure);
@@ -260,6 +265,7 @@ impl Watch {
             stage: Stage::Started,
             started: true,
             missing: missing.clone(),
+            ..Progress::default()
         });
         let missing = missing.into_iter().map(MissingLayer::reported);
         self.missing.extend(missing);

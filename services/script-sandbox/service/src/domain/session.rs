@@ -13,7 +13,7 @@ use sandbox_engine::domain::{
 };
 
 /// The default and the maximum time that a session may go without a cell.
-pub const IDLE_TIME: TimeRange = TimeRange::minutes(10, 60);
+pub const IDLE_TIME: TimeRange = TimeRange::minutes(20, 60);
 
 /// The default and the maximum lifetime of a session.
 pub const TOTAL_TIME: TimeRange = TimeRange::minutes(60, 12 * 60);

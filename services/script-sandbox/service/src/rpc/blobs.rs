@@ -285,16 +285,16 @@ pub(crate) async fn blocking<T: Send + 'static>(
 
 /// The status for blobs of a request that are not available: the failure of the first, and the
 /// fields of all.
-pub(super) fn absent(absent: &[(usize, BlobError)]) -> Status {
+pub(super) fn absent(absent: &[(String, BlobError)]) -> Status {
     let first = absent.first();
     let failure = first.map_or_else(Failure::invalid_fields, |(_, error)| failure(error));
-    let name = |failure: Failure, (place, error): &(usize, BlobError)| {
+    let name = |failure: Failure, (field, error): &(String, BlobError)| {
         let problem = match error {
             BlobError::NotFound(_) => "must be uploaded",
             BlobError::Corrupt(_) => "must be uploaded again",
             _ => "cannot be read now",
         };
-        failure.violation(format!("files[{place}].blob_sha256"), problem)
+        failure.violation(field.as_str(), problem)
     };
     absent.iter().fold(failure, name).into_status()
 }

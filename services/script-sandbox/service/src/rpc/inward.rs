@@ -10,8 +10,9 @@ use sandbox_engine::domain::{
     isolation::{IsolationLevel, MemoryEnforcement},
     limits::{Limits, RequestedLimits, Span, time_within},
     owner::Owner,
-    script::{Content, InputFile, Network, Program, Script, ScriptSpec},
+    script::{Content, InputFile, Network, PlacedWorkspace, Program, Script, ScriptSpec},
     violation::Violation,
+    workspace::{WorkspaceCaps, WorkspaceFile, WorkspaceSpec},
 };
 
 use crate::runner::sandbox::Sandbox;
@@ -23,18 +24,30 @@ use crate::runner::sandbox::Sandbox;
 pub(super) fn script(
     sandbox: &Sandbox,
     principal: &Principal,
-    request: ExecuteRequest,
+    mut request: ExecuteRequest,
     bounds: (Limits, Limits),
 ) -> Result<Script, Vec<Violation>> {
     let mut problems = Vec::new();
+    let mut files = files(std::mem::take(&mut request.files), &mut problems);
+    let workspace = request.workspace.take().and_then(|workspace| {
+        let spec = workspace_spec(workspace, &sandbox.settings().blobs, &mut problems)?;
+        let (first, caps) = (files.len(), spec.caps);
+        files.extend(spec.files.into_iter().map(|file| InputFile {
+            path: file.path,
+            content: Content::Blob(file.digest),
+            executable: false,
+        }));
+        Some(PlacedWorkspace { first, caps })
+    });
     let spec = ScriptSpec {
+        files,
+        workspace,
         minimum_isolation: level(request.minimum_isolation()),
         minimum_enforcement: enforcement(request.minimum_memory_enforcement()),
         network: match request.network() {
             wire::NetworkPolicy::End => Network::End,
             wire::NetworkPolicy::Refuse | wire::NetworkPolicy::Unspecified => Network::Refuse,
         },
-        files: files(request.files, &mut problems),
         collect: (request.collect)
             .and_then(|collect| collect_spec(&collect, &sandbox.settings().blobs, &mut problems)),
         program: match request.program {
@@ -120,6 +133,34 @@ fn collect_spec(
     };
     let spec = CollectSpec::new(&collect.patterns, caps, blobs, collect.as_blobs);
     spec.map_err(|more| problems.extend(more)).ok()
+}
+
+/// Reads the files of a workspace; `None` if something is wrong.
+pub(super) fn workspace_spec(
+    workspace: wire::Workspace,
+    blobs: &BlobSettings,
+    problems: &mut Vec<Violation>,
+) -> Option<WorkspaceSpec> {
+    let default = WorkspaceCaps::DEFAULT;
+    let caps = WorkspaceCaps {
+        file_bytes: workspace.max_file_bytes.unwrap_or(default.file_bytes),
+        total_bytes: workspace.max_total_bytes.unwrap_or(default.total_bytes),
+        entries: workspace.max_entries.unwrap_or(default.entries),
+    };
+    let before = problems.len();
+    let mut files = Vec::with_capacity(workspace.files.len());
+    for (index, file) in workspace.files.into_iter().enumerate() {
+        let field = format!("workspace.files[{index}].sha256");
+        let digest = blob_digest(&field, &file.sha256, problems);
+        files.extend(digest.map(|digest| WorkspaceFile {
+            path: file.path,
+            digest,
+            size: file.size_bytes,
+        }));
+    }
+    let spec = WorkspaceSpec::new(files, caps, blobs);
+    let spec = spec.map_err(|more| problems.extend(more)).ok();
+    spec.filter(|_| problems.len() == before)
 }
 
 pub(super) fn span(duration: prost_types::Duration) -> Span {

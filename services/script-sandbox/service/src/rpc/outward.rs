@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-mod files;
+pub(super) mod files;
 
 /// The value of the contract's enum that has the name of a value of ours.
 macro_rules! same_name {
@@ -64,6 +64,7 @@ pub(super) fn response(outcome: &Outcome) -> wire::ExecuteResponse {
         memory_enforcement: enforcement(outcome.enforcement).into(),
         limits: Some(limits(&outcome.limits)),
         collected: outcome.collected.as_ref().map(files::collected),
+        workspace: outcome.workspace.as_ref().map(files::changes),
         stdout_bytes: outcome.stdout.passed(),
         stderr_bytes: outcome.stderr.passed(),
         stdout_end: end_of(&outcome.stdout),

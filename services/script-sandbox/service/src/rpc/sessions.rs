@@ -16,6 +16,7 @@ use sandbox_engine::domain::{
     owner::Owner,
     script::{Program, Script, ScriptSpec, identifier_problems},
     violation::Violation,
+    workspace::WorkspaceSpec,
 };
 use sha2::{Digest as _, Sha256};
 use tonic::{Request, Response, Status};
@@ -23,9 +24,11 @@ use tonic::{Request, Response, Status};
 use super::{Rpc, invalid, inward, refused, wrong};
 use crate::{
     Sandbox,
-    domain::session::{IDLE_TIME, TOTAL_TIME},
+    domain::session::{IDLE_TIME, SessionInfo, TOTAL_TIME},
     rpc::streaming::ResponseStream,
-    runner::session::{CellRequest, SessionName, SessionOrigin, SessionRequest},
+    runner::session::{
+        CellFiles, CellRequest, SessionName, SessionOrigin, SessionRequest, TakenChanges,
+    },
 };
 
 mod outward;
@@ -92,14 +95,28 @@ impl SessionService for Rpc {
             let problem = format!("must be from 1 to {} bytes", maximum.output);
             problems.push(Violation::new("output_bytes", problem));
         }
+        let blobs = self.sandbox.blobs();
+        let workspace = request.workspace.and_then(|mut workspace| {
+            let taken = TakenChanges {
+                cell: workspace.taken_cell,
+                paths_not_taken: mem::take(&mut workspace.not_taken),
+            };
+            let spec = inward::workspace_spec(workspace, blobs.settings(), &mut problems)?;
+            Some((spec, taken))
+        });
         if !problems.is_empty() {
             return Err(invalid(problems));
         }
         self.sandbox.admit_cell(&session).map_err(refused)?;
+        let workspace = match workspace {
+            Some(wanted) => Some(Box::new(self.hold_files(name, wanted, &session).await?)),
+            None => None,
+        };
         let cell = CellRequest {
             source: request.source_text.clone(),
             limits,
             deadline,
+            workspace,
         };
         let sessions = self.sandbox.sessions();
         let stream = sessions.run(name, cell).await.map_err(refused)?;
@@ -189,6 +206,32 @@ impl SessionService for Rpc {
         Ok(Response::new(DeleteSessionResponse {
             session: Some(outward::session(&deleted.map_err(refused)?)),
         }))
+    }
+}
+
+impl Rpc {
+    /// Holds the files that a session lacks of a workspace.
+    async fn hold_files(
+        &self,
+        name: SessionName<'_>,
+        wanted: (WorkspaceSpec, TakenChanges),
+        session: &SessionInfo,
+    ) -> Result<CellFiles, Status> {
+        let (spec, _) = &wanted;
+        let total: u64 = spec.files.iter().map(|file| file.size).sum();
+        if total > session.limits.disk as u64 {
+            let problem = format!(
+                "must fit into the session's `limits.disk_bytes`, {}, and have {total} bytes together",
+                session.limits.disk
+            );
+            return Err(wrong("workspace.files", problem));
+        }
+        let files = self.sandbox.sessions().files(name).map_err(refused)?;
+        let (blobs, owner) = (self.sandbox.blobs().clone(), session.owner.clone());
+        let held = move || CellFiles::held(wanted, &files, &blobs, &owner);
+        let held = tokio::task::spawn_blocking(held).await;
+        held.map_err(|error| grpc_kit::internal(&error))?
+            .map_err(refused)
     }
 }
 

@@ -252,7 +252,14 @@ impl Sandbox {
         let (blobs, holding) = (self.blobs.clone(), script.clone());
         let held = tokio::task::spawn_blocking(move || HeldBlobs::of(&holding, &blobs));
         let held = held.await.map_err(|_| Refusal::Lost)?;
-        let held = held.map_err(Refusal::Blobs)?;
+        let held = held.map_err(|absent| {
+            let named = absent.into_iter();
+            Refusal::Blobs(
+                named
+                    .map(|(index, error)| (script.field_of_blob(index), error))
+                    .collect(),
+            )
+        })?;
         match script.problems_with_blobs(|digest| held.size(digest)) {
             problems if problems.is_empty() => Ok(held),
             problems => Err(Refusal::Invalid(problems)),

@@ -14,7 +14,9 @@ use std::{
 use core_types::Tenant;
 use futures::future::join_all;
 use grpc_kit::CallContext;
-use sandbox_engine::domain::{limits::Limits, outcome::Captured, owner::Owner, script::Script};
+use sandbox_engine::domain::{
+    limits::Limits, outcome::Captured, owner::Owner, script::Script, workspace::WorkspaceChanges,
+};
 use tenancy::LimitReached;
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -28,6 +30,8 @@ mod actor;
 mod cell;
 mod channels;
 mod command;
+mod files;
+pub mod results;
 
 use crate::{
     domain::session::{
@@ -42,6 +46,9 @@ use crate::{
 };
 pub(crate) use actor::{Actor, session_io};
 use command::{Command, SessionOrder};
+pub use files::CellFiles;
+pub(crate) use files::{SharedFiles, TakenChanges};
+pub(crate) use results::ResultStore;
 
 /// A request for a new session.
 #[derive(Debug)]
@@ -96,6 +103,8 @@ pub enum CellEvent {
     Value(frames::Value),
     /// Its error.
     Error(frames::CellError),
+    /// A result.
+    Result(Box<results::CellResult>),
     /// It has ended.
     Ended(Box<CellEnd>),
 }
@@ -115,6 +124,10 @@ pub struct CellEnd {
     pub stdout: Captured,
     /// The same of standard error.
     pub stderr: Captured,
+    /// The changes to the files, where it has a workspace.
+    pub workspace: Option<WorkspaceChanges>,
+    /// The number of results that were not sent.
+    pub dropped_results: u32,
 }
 
 /// A cell to run.
@@ -126,6 +139,8 @@ pub struct CellRequest {
     pub limits: Limits,
     /// The deadline of its caller.
     pub deadline: Instant,
+    /// The files of its workspace, to be the same before and after it.
+    pub workspace: Option<Box<CellFiles>>,
 }
 
 /// One session as the list holds it.
@@ -136,6 +151,7 @@ struct SessionEntry {
     /// their senders.
     orders: Option<mpsc::Sender<SessionOrder>>,
     request: Option<(String, [u8; 32])>,
+    files: SharedFiles,
 }
 
 /// All sessions.
@@ -152,6 +168,7 @@ pub(crate) struct Admitted {
     pub(crate) view: watch::Sender<SessionInfo>,
     pub(crate) orders: mpsc::Receiver<SessionOrder>,
     pub(crate) share: Share,
+    pub(crate) files: SharedFiles,
     /// The end of the previous session of the same key, if it is remembered.
     pub(crate) predecessor: Option<SessionEnd>,
 }
@@ -241,7 +258,9 @@ impl Sessions {
         forget(&mut entries, self.settings.remembered as usize);
         let (id, view) = (view.id.clone(), watch::Sender::new(view));
         let (send, orders) = mpsc::channel(1);
+        let files = SharedFiles::default();
         let entry = SessionEntry {
+            files: files.clone(),
             view: view.subscribe(),
             orders: Some(send),
             request: (!request_id.is_empty()).then(|| (request_id.to_owned(), digest)),
@@ -251,6 +270,7 @@ impl Sessions {
             view,
             orders,
             share,
+            files,
             predecessor,
         })))
     }
@@ -286,6 +306,16 @@ impl Sessions {
     /// The number of sessions that have not ended.
     pub fn alive(&self) -> usize {
         alive(&self.lock(), None)
+    }
+
+    /// The files of a session that are the same as those of its workspace.
+    ///
+    /// # Errors
+    /// Fails when it is unknown.
+    pub(crate) fn files(&self, name: SessionName<'_>) -> Result<SharedFiles, Refusal> {
+        self.view(name)?;
+        let entry = self.lock().get(name.id).map(|entry| entry.files.clone());
+        entry.ok_or_else(|| unknown(name.id))
     }
 
     /// The present state of a session.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use contracts::tavern::sandbox::v1::{
-    CellEnded, CellError, CellInterruption, CellOutcome, CreateSessionRequest,
+    CellEnded, CellError, CellInterruption, CellOutcome, CellResult, CreateSessionRequest,
     DeleteSessionRequest, GetSessionRequest, InputFile, InterruptCellRequest,
     InterruptCellResponse, Limits, ListRuntimesRequest, ListSessionsRequest, ListSessionsResponse,
     OutputStream, RunCellRequest, RunCellResponse, Session, SessionEndReason, SessionState,
@@ -24,6 +24,8 @@ mod ends;
 mod node;
 mod python;
 mod quotas;
+mod results;
+mod workspace;
 
 /// A cell that has run, with its whole output.
 #[derive(Debug)]
@@ -32,6 +34,7 @@ struct Ran {
     stderr: String,
     value: Option<String>,
     error: Option<CellError>,
+    results: Vec<CellResult>,
     ended: CellEnded,
 }
 
@@ -143,7 +146,7 @@ async fn follow_with(
 ) -> Ran {
     let mut at_first_output = Some(at_first_output);
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    let (mut value, mut error) = (None, None);
+    let (mut value, mut error, mut results) = (None, None, Vec::new());
     let mut sequence = 0;
     loop {
         let answer = answers.message().await.unwrap().unwrap();
@@ -165,6 +168,10 @@ async fn follow_with(
             Event::Alive(_) => {}
             Event::Value(given) => value = Some(given.text),
             Event::Error(given) => error = Some(given),
+            Event::Result(result) => {
+                assert_eq!(result.index as usize, results.len());
+                results.push(result);
+            }
             Event::Ended(ended) => {
                 assert!(answers.message().await.unwrap().is_none());
                 assert_eq!(ended.stdout_bytes, stdout.len() as u64);
@@ -175,6 +182,7 @@ async fn follow_with(
                     stderr: text(stderr),
                     value,
                     error,
+                    results,
                     ended,
                 };
             }

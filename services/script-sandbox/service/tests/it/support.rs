@@ -13,8 +13,8 @@ use contracts::tavern::{
     common::v1::ErrorReason,
     sandbox::v1::{
         CreateSessionRequest, ExecuteRequest, ExecuteResponse, GetIsolationRequest,
-        GetIsolationResponse, Limits, execute_request::Program,
-        script_sandbox_service_client::ScriptSandboxServiceClient,
+        GetIsolationResponse, Limits, blob_service_client::BlobServiceClient,
+        execute_request::Program, script_sandbox_service_client::ScriptSandboxServiceClient,
         session_service_client::SessionServiceClient, verdict::Kind,
     },
 };
@@ -46,6 +46,7 @@ pub(crate) struct Host {
     pub(crate) canaries: PathBuf,
     pub(crate) client: Client,
     pub(crate) sessions: SessionServiceClient<Outbound>,
+    pub(crate) blobs: BlobServiceClient<Outbound>,
     pub(crate) sandbox: Arc<Sandbox>,
 }
 
@@ -60,7 +61,8 @@ impl Host {
             kind: "other",
             canaries: PathBuf::new(),
             client: Client::new(transport.clone().outermost()).max_decoding_message_size(8 << 20),
-            sessions: SessionServiceClient::new(transport.outermost()),
+            sessions: SessionServiceClient::new(transport.clone().outermost()),
+            blobs: BlobServiceClient::new(transport.outermost()),
             sandbox,
         }
     }

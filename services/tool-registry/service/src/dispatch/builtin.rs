@@ -8,6 +8,7 @@ mod diff;
 mod files;
 mod goal;
 mod knowledge;
+mod left_files;
 mod peer;
 mod scene;
 mod state;
@@ -27,10 +28,11 @@ use super::{
     sandbox::{Sandbox, Sessions},
 };
 use crate::{
+    conversation_files::{ConversationFiles, blocking},
     peers::AgentClients,
-    workspace::{Workspace, Workspaces, check_conversation},
 };
 use tool_domain::definition::{self, Definition};
+use workspace_store::Workspace;
 
 /// The definitions of all methods of the platform.
 const DEFINITIONS: [&str; 21] = [
@@ -141,7 +143,7 @@ impl Method {
 /// Executes methods of the platform.
 #[derive(Clone, Debug)]
 pub struct Builtins {
-    workspaces: Workspaces,
+    files: ConversationFiles,
     sandbox: Sandbox,
     sessions: Sessions,
     agent: Transport,
@@ -151,14 +153,14 @@ pub struct Builtins {
 impl Builtins {
     /// Makes the methods from the services that they use.
     pub fn new(
-        workspaces: Workspaces,
+        files: ConversationFiles,
         sandbox: Sandbox,
         sessions: Sessions,
         agent: Transport,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
-            workspaces,
+            files,
             sandbox,
             sessions,
             agent,
@@ -178,9 +180,13 @@ impl Builtins {
         };
         match method {
             Method::CurrentTime => time::current(self.clock.now(), &resolved.arguments),
-            Method::Execute => code::execute(&self.sandbox, resolved).boxed().await,
+            Method::Execute => {
+                code::execute(&self.sandbox, &self.files, resolved)
+                    .boxed()
+                    .await
+            }
             Method::RunCell => {
-                cell::run(&self.sandbox, &self.sessions, resolved)
+                cell::run(&self.sandbox, &self.sessions, &self.files, resolved)
                     .boxed()
                     .await
             }
@@ -215,26 +221,21 @@ impl Builtins {
 
     /// Executes a method that works on files, on a thread that may block.
     async fn on_workspace(&self, method: FileMethod, resolved: &ResolvedCall) -> CallOutcome {
-        let workspaces = self.workspaces.clone();
-        let (context, conversation) = (resolved.context.clone(), resolved.conversation.clone());
         let arguments = resolved.arguments.clone();
-        let work = tokio::task::spawn_blocking(move || {
-            let workspace = match &conversation {
-                Some(conversation) => {
-                    check_conversation(conversation)?;
-                    workspaces.of_conversation(&context, conversation)?
-                }
-                None => workspaces.of_single_call()?,
-            };
-            carry_out_on(method, &workspace, &arguments)
-        });
-        match work.await {
-            Ok(Ok(output)) => CallOutcome::Succeeded(output),
-            Ok(Err(failure)) => CallOutcome::Failed(failure),
-            Err(error) => {
-                tracing::error!(error = %error, "a file tool panicked");
-                let message = "the tool failed inside the platform; the log has the reason";
-                CallOutcome::Failed(Failure::new(Category::Internal, "internal", message))
+        let done = match self.workspace(resolved).await {
+            Ok(workspace) => blocking(move || carry_out_on(method, &workspace, &arguments)).await,
+            Err(failure) => Err(failure),
+        };
+        done.map_or_else(CallOutcome::Failed, CallOutcome::Succeeded)
+    }
+
+    /// Opens the workspace of the call's conversation, or one of this call alone.
+    async fn workspace(&self, resolved: &ResolvedCall) -> Result<Workspace, Failure> {
+        match &resolved.conversation {
+            Some(conversation) => self.files.open(&resolved.context, conversation).await,
+            None => {
+                let workspaces = self.files.all().clone();
+                blocking(move || workspaces.of_single_call()).await
             }
         }
     }

@@ -1,6 +1,8 @@
 //! The sandbox as scripts and the code interpreter use it.
 
+mod code_files;
 mod packages;
+mod results;
 mod sessions;
 mod verdict;
 
@@ -9,7 +11,7 @@ use std::{pin::pin, time::Duration};
 
 use contracts::tavern::{
     common::v1::{ErrorReason, OutputStream},
-    sandbox::v1::{ExecuteRequest, ExecuteResponse, Limits},
+    sandbox::v1::{ExecuteRequest, ExecuteResponse},
 };
 use futures::StreamExt;
 use grpc_kit::{Patience, Transport};
@@ -19,6 +21,7 @@ use tonic::{Code, Status};
 
 use super::ResolvedCall;
 
+pub(super) use code_files::{CodeFiles, LeftFiles};
 pub use packages::PackageSets;
 pub(super) use packages::Ran;
 pub use sessions::Sessions;
@@ -43,6 +46,11 @@ impl Sandbox {
         Self { sandbox, packages }
     }
 
+    /// Script-sandbox.
+    pub(super) fn transport(&self) -> &Transport {
+        &self.sandbox
+    }
+
     /// The package sets.
     pub(super) fn packages(&self) -> &PackageSets {
         &self.packages
@@ -64,9 +72,36 @@ impl Sandbox {
     /// may have run the program, so only tools that may be repeated are run again elsewhere.
     pub(super) async fn execute(
         &self,
-        mut request: ExecuteRequest,
+        request: ExecuteRequest,
         resolved: &ResolvedCall,
         answer: Option<OutputStream>,
+    ) -> Result<ExecuteResponse, CallOutcome> {
+        let may_repeat = resolved.tool.may_repeat();
+        self.run_to_end(request, resolved, (answer, may_repeat), None)
+            .await
+    }
+
+    /// Runs code on the files of a conversation, or on none. Its changes reach the conversation when it has ended, so
+    /// it is run again elsewhere if the sandbox went down.
+    ///
+    /// # Errors
+    /// The outcome of the call when the code was not run to its end.
+    pub(super) async fn execute_on(
+        &self,
+        request: ExecuteRequest,
+        resolved: &ResolvedCall,
+        files: Option<&CodeFiles>,
+    ) -> Result<ExecuteResponse, CallOutcome> {
+        self.run_to_end(request, resolved, (None, true), files)
+            .await
+    }
+
+    async fn run_to_end(
+        &self,
+        mut request: ExecuteRequest,
+        resolved: &ResolvedCall,
+        (answer, may_repeat): (Option<OutputStream>, bool),
+        files: Option<&CodeFiles>,
     ) -> Result<ExecuteResponse, CallOutcome> {
         request.effect_id = resolved
             .effect_id
@@ -77,19 +112,30 @@ impl Sandbox {
             .as_ref()
             .map_or_else(String::new, |id| portable(id.as_str()));
         if let Some(timeout) = resolved.tool.timeout() {
-            request.limits = Some(Limits {
-                wall_time: prost_types::Duration::try_from(timeout).ok(),
-                ..Limits::default()
-            });
+            let limits = request.limits.get_or_insert_default();
+            limits.wall_time = prost_types::Duration::try_from(timeout).ok();
         }
         let mut patience = Patience::new(PATIENCE, resolved.deadline);
+        let mut sendings = 0;
         loop {
+            if let Some(files) = files {
+                let wanted = files.wanted().await.map_err(CallOutcome::Failed)?;
+                code_files::add_room(request.limits.get_or_insert_default(), &wanted);
+                request.workspace = Some(wanted);
+            }
             let broken = match self.run(&request, resolved, answer).await {
                 Ok(response) => return Ok(response),
                 Err(broken) => broken,
             };
-            if broken.may_have_run && !resolved.tool.may_repeat() {
+            if broken.may_have_run && !may_repeat {
                 return Err(CallOutcome::InDoubt(lost(resolved)));
+            }
+            if let (Some(files), Some(wanted)) = (files, &request.workspace)
+                && is_lacking_files(&broken.status, &mut sendings)
+            {
+                let sent = files.send_missing(wanted).await;
+                sent.map_err(|status| CallOutcome::Failed(failure_of(&status)))?;
+                continue;
             }
             if !patience.wait_after(&broken.status).await {
                 return Err(CallOutcome::Failed(failure_of(&broken.status)));
@@ -121,6 +167,15 @@ impl Sandbox {
         }
         unreachable!("the events of a script end with its end or an error")
     }
+}
+
+/// Whether the sandbox lacks the content of files, which was not sent too often yet.
+fn is_lacking_files(status: &Status, sendings: &mut u32) -> bool {
+    /// Content can expire between two requests, and files can change.
+    const MOST: u32 = 3;
+    let is_lacking = grpc_kit::reason(status) == Some(ErrorReason::BlobNotFound);
+    *sendings += u32::from(is_lacking);
+    is_lacking && *sendings <= MOST
 }
 
 /// Returns an id as the sandbox takes it: at most 128 printable ASCII characters without blanks. Another spelling

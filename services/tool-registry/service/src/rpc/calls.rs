@@ -27,7 +27,6 @@ use super::{
 use crate::{
     ledger::LedgerEntry,
     runner::calls::{Call, Calls, Decision, Position, Watched, refusal_of_missing},
-    workspace,
 };
 
 /// The part of an output that is read if the caller names no limit, in bytes.
@@ -284,7 +283,10 @@ fn read_call(request: CallToolRequest) -> Result<Call, Status> {
         ConversationId::new,
         &mut failure,
     );
-    if let Some(Err(problem)) = conversation.as_ref().map(workspace::check_conversation) {
+    if let Some(Err(problem)) = conversation
+        .as_ref()
+        .map(workspace_store::check_conversation)
+    {
         failure.add_violation("conversation_id", problem.message.clone());
     }
     let timeout = request

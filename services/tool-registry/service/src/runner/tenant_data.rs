@@ -9,10 +9,9 @@ use run_events::{Runs, TENANT_CLOSED};
 use tenancy::{TenantData, Use};
 use tonic::Status;
 
-use crate::{
-    approvals::Approvals, runner::calls::Calls, store::StoreError, tools::Tools,
-    workspace::Workspaces,
-};
+use workspace_store::Workspaces;
+
+use crate::{approvals::Approvals, runner::calls::Calls, store::StoreError, tools::Tools};
 
 /// The most rows of a table, or directories, that are removed in a step.
 const STEP: u32 = 256;

@@ -2,5 +2,6 @@
 
 pub(crate) mod agents;
 pub(crate) mod clock;
+pub(crate) mod conversations;
 pub(crate) mod peer;
 pub(crate) mod workflow;

@@ -6,7 +6,10 @@ use std::{
 };
 
 use contracts::tavern::{
-    agent::v1::agent_service_server::AgentServiceServer,
+    agent::v1::{
+        agent_service_server::AgentServiceServer,
+        conversation_service_server::ConversationServiceServer,
+    },
     common::v1::{CallResult, CallStatus, RunEvent},
     registry::v1::{
         CallToolRequest, PutToolRequest, approval_service_client::ApprovalServiceClient,
@@ -27,7 +30,10 @@ use tempfile::TempDir;
 use tonic::Status;
 use tool_registry::{Peers, RegistrySettings, ToolRegistry, settings::IssuerSettings};
 
-use crate::doubles::{agents::KnownAgents, clock::FragileClock, workflow::PlayedWorkflows};
+use crate::doubles::{
+    agents::KnownAgents, clock::FragileClock, conversations::NoConversations,
+    workflow::PlayedWorkflows,
+};
 
 pub(crate) type Catalogue = ToolRegistryServiceClient<Outbound>;
 pub(crate) type Calls = CallServiceClient<Outbound>;
@@ -326,7 +332,9 @@ pub(crate) fn peers(
     let workflows = Services::new()
         .add(WorkflowServiceServer::new(workflows.clone()))
         .add(RunServiceServer::new(workflows.clone()));
-    let agents = Services::new().add(AgentServiceServer::new(agents.clone()));
+    let agents = Services::new()
+        .add(AgentServiceServer::new(agents.clone()))
+        .add(ConversationServiceServer::new(NoConversations));
     Peers::over(
         grpc_kit::local(&workflows),
         grpc_kit::local(&sandbox),

@@ -1,4 +1,5 @@
 use super::*;
+use crate::domain::path::MAX_PATH_BYTES;
 
 fn script() -> ScriptSpec {
     let source = Program::Source("print(1)".to_owned());

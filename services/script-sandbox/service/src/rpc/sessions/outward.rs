@@ -14,7 +14,8 @@ use crate::{
     runner::{
         session::{
             CellEnd, CellEvent,
-            frames::{CellError, Frame},
+            frames::{CellError, Frame, Origin},
+            results::{CellResult, Representation, Shown},
         },
         streaming::{StreamHandle, output_queue::Item},
     },
@@ -107,6 +108,7 @@ fn event(happened: CellEvent) -> Event {
             truncated_bytes: value.truncated,
         }),
         CellEvent::Error(error) => Event::Error(cell_error(error)),
+        CellEvent::Result(result) => Event::Result(cell_result(*result)),
         CellEvent::Ended(ended) => Event::Ended(cell_ended(&ended)),
     }
 }
@@ -126,6 +128,33 @@ fn cell_error(error: CellError) -> wire::CellError {
         frames: error.frames.frames.into_iter().map(frame).collect(),
         omitted_frames: error.omitted,
         traceback_text: error.text,
+    }
+}
+
+fn cell_result(result: CellResult) -> wire::CellResult {
+    let origin = outward::same_name! { result.origin, Origin => wire::ResultOrigin:
+        Expression Display Figure
+    };
+    wire::CellResult {
+        index: result.index,
+        origin: origin.into(),
+        main: result.origin == Origin::Expression,
+        data: result.data.into_iter().map(representation).collect(),
+        metadata_json: result.metadata,
+    }
+}
+
+fn representation(part: Representation) -> wire::Representation {
+    use wire::representation::Content;
+    let content = match part.content {
+        Shown::Text(text) => Content::Text(text),
+        Shown::Bytes(bytes) => Content::Bytes(bytes),
+        Shown::Blob(digest) => Content::BlobSha256(digest.to_string()),
+    };
+    wire::Representation {
+        media_type: part.media_type,
+        content: Some(content),
+        size_bytes: part.size as u64,
     }
 }
 
@@ -149,5 +178,7 @@ fn cell_ended(ended: &CellEnd) -> wire::CellEnded {
         stderr_truncated_bytes: ended.stderr.truncated,
         stdout_end: outward::end_of(&ended.stdout),
         stderr_end: outward::end_of(&ended.stderr),
+        workspace: ended.workspace.as_ref().map(outward::files::changes),
+        dropped_results: ended.dropped_results,
     }
 }

@@ -19,8 +19,8 @@ use crate::{
     domain::session::{CPU_TIME, SessionInfo, SessionState},
     error::Refusal,
     runner::session::{
-        Actor, Admitted, OF_ALL, SessionLookup, SessionName, SessionOrigin, SessionRequest,
-        Sessions, session_io,
+        Actor, Admitted, OF_ALL, ResultStore, SessionLookup, SessionName, SessionOrigin,
+        SessionRequest, Sessions, session_io,
     },
 };
 
@@ -179,6 +179,7 @@ impl Sandbox {
         let (cancel, cancelled) = oneshot::channel();
         let span = tracing::info_span!("sandbox.session.live", runtime = job.profile.name);
         let run = async move { run::run(&tools, job, session_io, cancelled).await };
+        let store = ResultStore::new(self.blobs.clone(), &admitted.view.borrow().owner);
         let actor = Actor {
             view: admitted.view,
             orders: admitted.orders,
@@ -188,6 +189,8 @@ impl Sandbox {
             outcome: None,
             record,
             share: admitted.share,
+            files: admitted.files,
+            store,
         };
         tokio::spawn(actor.live().instrument(span));
     }

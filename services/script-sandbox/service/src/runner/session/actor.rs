@@ -13,10 +13,12 @@ use tokio::{
 };
 
 use super::{
+    SharedFiles,
     cell::{Cell, CellExit},
     channels::{SessionChannels, SessionIo},
     command::{Command, SessionOrder, Stop},
     frames::{Broken, FromDriver},
+    results::ResultStore,
 };
 use crate::{
     audit::Record,
@@ -49,6 +51,9 @@ pub(crate) struct Actor {
     pub(crate) outcome: Option<Option<Outcome>>,
     pub(crate) record: Record,
     pub(crate) share: Share,
+    pub(crate) files: SharedFiles,
+    /// The place of large results.
+    pub(crate) store: ResultStore,
 }
 
 impl Actor {
@@ -58,7 +63,7 @@ impl Actor {
         let stop = match self.begin().await {
             Ok(mut channels) => {
                 let (stop, cell) = self.serve(&mut channels).await;
-                unfinished = cell.map(|cell| (cell, channels));
+                unfinished = cell.map(|cell| (*cell, channels));
                 stop
             }
             Err(stop) => stop,
@@ -74,8 +79,10 @@ impl Actor {
         drop(self.share);
         let ended = SessionState::Ended(Box::new(end.clone()));
         self.view.send_modify(|view| view.state = ended);
-        if let Some((cell, mut channels)) = unfinished {
-            cell.cut_off(&mut channels, end);
+        if let Some((mut cell, mut channels)) = unfinished {
+            // No process is left, so the files stay as they are.
+            let changes = cell.take_changes(&self.files, &channels).await;
+            cell.cut_off(&mut channels, end, changes);
         }
         // A caller that still waits for an answer reads the end from the view.
         drop(self.orders);
@@ -147,7 +154,7 @@ impl Actor {
     }
 
     /// Runs cells until there is a reason to end, which may come in the middle of one.
-    async fn serve(&mut self, channels: &mut SessionChannels) -> (Stop, Option<Cell>) {
+    async fn serve(&mut self, channels: &mut SessionChannels) -> (Stop, Option<Box<Cell>>) {
         loop {
             let idle_time = self.view.borrow().idle_time;
             let order = tokio::select! {
@@ -180,40 +187,56 @@ impl Actor {
                     });
                     let record =
                         Record::of_cell(&self.view.borrow(), number, &request.source, span);
-                    let mut cell = Cell::begin(number, request, queue, gone, channels, record);
+                    let store = self.store.clone();
+                    let cell = Cell::begin(number, request, queue, gone, channels, record, store);
                     // The cell notices a caller that has gone meanwhile.
                     let _ = answer.send(true);
-                    let ended = cell.run_to_end(channels, &mut self.orders, &mut self.run);
-                    let ended = ended.await;
-                    self.share.spend(cell.age());
-                    match ended {
-                        CellExit::Done(done) => {
-                            self.view.send_modify(idle);
-                            cell.done(*done, channels);
-                        }
-                        CellExit::Stop(stop) => return (stop, Some(cell)),
-                        CellExit::Run(outcome) => {
-                            self.outcome = Some(outcome.map(|outcome| *outcome));
-                            return (Stop::because(EndReason::Interpreter), Some(cell));
-                        }
-                        CellExit::Closed => {
-                            // An interpreter that has just ended has closed its channel as well.
-                            self.await_outcome(CLOSED).await;
-                            let reason = match self.outcome {
-                                Some(_) => EndReason::Interpreter,
-                                None => EndReason::ChannelBroken,
-                            };
-                            let stop = Stop::of(reason, Broken::Closed.to_string());
-                            return (stop, Some(cell));
-                        }
-                        CellExit::Broken(detail) => {
-                            let stop = Stop::of(EndReason::ChannelBroken, detail);
-                            return (stop, Some(cell));
-                        }
+                    if let Some((stop, cell)) = self.carry_out(cell, channels).await {
+                        return (stop, Some(cell));
                     }
                 }
             }
         }
+    }
+
+    /// Carries out a cell. Returns the reason to end the session in the middle of it, and the cell.
+    async fn carry_out(
+        &mut self,
+        mut cell: Cell,
+        channels: &mut SessionChannels,
+    ) -> Option<(Stop, Box<Cell>)> {
+        let ended = match cell.place_files(&self.files, channels).await {
+            Ok(()) => {
+                let ended = cell.run_to_end(channels, &mut self.orders, &mut self.run);
+                ended.await
+            }
+            Err(detail) => CellExit::Broken(detail),
+        };
+        self.share.spend(cell.age());
+        let stop = match ended {
+            CellExit::Done(done) => {
+                let changes = cell.take_changes(&self.files, channels).await;
+                self.view.send_modify(idle);
+                cell.done(*done, channels, changes);
+                return None;
+            }
+            CellExit::Stop(stop) => stop,
+            CellExit::Run(outcome) => {
+                self.outcome = Some(outcome.map(|outcome| *outcome));
+                Stop::because(EndReason::Interpreter)
+            }
+            CellExit::Closed => {
+                // An interpreter that has just ended has closed its channel as well.
+                self.await_outcome(CLOSED).await;
+                let reason = match self.outcome {
+                    Some(_) => EndReason::Interpreter,
+                    None => EndReason::ChannelBroken,
+                };
+                Stop::of(reason, Broken::Closed.to_string())
+            }
+            CellExit::Broken(detail) => Stop::of(EndReason::ChannelBroken, detail),
+        };
+        Some((stop, Box::new(cell)))
     }
 }
 

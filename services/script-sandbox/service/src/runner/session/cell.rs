@@ -1,20 +1,28 @@
 //! One cell, from its order to its end.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
 use sandbox_engine::domain::{
     limits::Limits, outcome::Outcome, stream::Stream, verdict::class::Reached,
+    workspace::WorkspaceChanges,
 };
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{
+        mpsc,
+        oneshot::{self, error::TryRecvError},
+    },
     task::JoinHandle,
     time::Instant,
 };
 
 use super::{
-    CellEnd, CellEvent, CellRequest,
+    CellEnd, CellEvent, CellFiles, CellRequest, SharedFiles,
     channels::SessionChannels,
-    frames::{Broken, Done, FromDriver, ToDriver},
+    frames::{Broken, Done, FromDriver, MAX_MESSAGE_BYTES, ShownResult, ToDriver},
+    results::{ResultStore, Results},
 };
 use crate::{
     audit::Record,
@@ -38,6 +46,10 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// has interrupted it. Then the session ends.
 const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
 
+/// The most bytes that the driver may write for a cell: all results of the largest size. Code that writes more in its
+/// place is interrupted, as for a flood of output.
+const MAX_CHANNEL_BYTES: u64 = 32 * MAX_MESSAGE_BYTES as u64;
+
 /// A running cell.
 #[derive(Debug)]
 pub(super) struct Cell {
@@ -45,8 +57,12 @@ pub(super) struct Cell {
     limits: Limits,
     record: Record,
     queue: Arc<OutputQueue<CellEvent>>,
+    results: Results,
+    /// The bytes that the driver had written before.
+    received: u64,
     gone: oneshot::Receiver<()>,
     left: bool,
+    files: Option<Box<CellFiles>>,
     began: Instant,
     wall_end: Instant,
     deadline: Instant,
@@ -96,6 +112,7 @@ impl Cell {
         gone: oneshot::Receiver<()>,
         channels: &mut SessionChannels,
         record: Record,
+        store: ResultStore,
     ) -> Self {
         let limits = request.limits;
         let message = ToDriver {
@@ -119,14 +136,58 @@ impl Cell {
             limits,
             record,
             queue,
+            results: Results::new(store),
+            received: channels.channel.received(),
             gone,
             left: false,
+            files: request.workspace,
             began,
             wall_end: began + limits.wall_time,
             deadline: request.deadline,
             interrupted: None,
             waiting: Vec::new(),
         }
+    }
+
+    /// Makes the working directory the same as the workspace. The time of the cell counts from then on.
+    ///
+    /// # Errors
+    /// The reason for which the session has to end.
+    pub(super) async fn place_files(
+        &mut self,
+        files: &SharedFiles,
+        channels: &mut SessionChannels,
+    ) -> Result<(), String> {
+        if let Some(own) = &mut self.files {
+            own.place(files, channels).await?;
+            self.began = Instant::now();
+            self.wall_end = self.began + self.limits.wall_time;
+        }
+        Ok(())
+    }
+
+    /// Takes the changes of the cell to the files. Without a caller to report them to, they are changes of the next
+    /// cell.
+    pub(super) async fn take_changes(
+        &mut self,
+        files: &SharedFiles,
+        channels: &SessionChannels,
+    ) -> Option<WorkspaceChanges> {
+        let own = self.files.take()?;
+        let changes = own.changes(files, channels.work.clone()).await?;
+        let mut files = files.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.has_lost_caller() {
+            true => files.forget_taken(&changes),
+            false => files.report(self.number, &changes),
+        }
+        drop(files);
+        Some(changes)
+    }
+
+    /// Whether the caller has gone.
+    fn has_lost_caller(&mut self) -> bool {
+        let is_there = matches!(self.gone.try_recv(), Err(TryRecvError::Empty));
+        self.left || !is_there || Instant::now() >= self.deadline
     }
 
     /// The time since it began.
@@ -146,6 +207,14 @@ impl Cell {
             match self.next(channels, orders, run).await {
                 CellInput::Message(Ok(FromDriver::Done(done))) if done.cell == self.number => {
                     return CellExit::Done(Box::new(done));
+                }
+                CellInput::Message(Ok(FromDriver::Result(shown))) => {
+                    self.show(shown, channels).await;
+                    self.hold_back(channels).await;
+                }
+                CellInput::Message(Ok(FromDriver::Lost)) => {
+                    self.results.drop_results(1);
+                    self.hold_back(channels).await;
                 }
                 CellInput::Message(Ok(_)) => {
                     return CellExit::Broken("a message that is of no running cell".to_owned());
@@ -237,8 +306,38 @@ impl Cell {
         }
     }
 
+    /// Reports a result.
+    async fn show(&mut self, shown: ShownResult, channels: &mut SessionChannels) {
+        let Some(taken) = self.results.take(self.number, shown) else {
+            return;
+        };
+        // The driver has flushed before, so that earlier output is in the pipes; it waits a moment before it writes more.
+        let flooded = [&mut channels.stdout, &mut channels.stderr].map(|it| it.drain(&self.queue));
+        if let Some(result) = self.results.keep(taken).await {
+            self.queue.put(CellEvent::Result(Box::new(result)));
+        }
+        if flooded.contains(&Moved::Flood) {
+            self.interrupt(Interruption::Output, INTERRUPT_GRACE, channels)
+                .await;
+        }
+    }
+
+    /// Interrupts code that writes very much to the driver's channel.
+    async fn hold_back(&mut self, channels: &mut SessionChannels) {
+        if channels.channel.received() - self.received > MAX_CHANNEL_BYTES {
+            self.interrupt(Interruption::Output, INTERRUPT_GRACE, channels)
+                .await;
+        }
+    }
+
     /// Reports the end of the cell.
-    pub(super) fn done(self, done: Done, channels: &mut SessionChannels) {
+    pub(super) fn done(
+        mut self,
+        done: Done,
+        channels: &mut SessionChannels,
+        changes: Option<WorkspaceChanges>,
+    ) {
+        self.results.drop_results(done.dropped);
         // The driver has flushed before its report, so the output of the cell is in the pipes.
         channels.stdout.drain(&self.queue);
         channels.stderr.drain(&self.queue);
@@ -250,7 +349,7 @@ impl Cell {
             self.queue.put(CellEvent::Error(error));
         }
         let outcome = cell_outcome(done.outcome, self.interruption());
-        self.end(outcome, None, channels);
+        self.end(outcome, (None, changes), channels);
     }
 
     fn interruption(&self) -> Option<Interruption> {
@@ -258,16 +357,21 @@ impl Cell {
     }
 
     /// Reports that the session ended first; no process of it is left.
-    pub(super) fn cut_off(self, channels: &mut SessionChannels, end: SessionEnd) {
+    pub(super) fn cut_off(
+        self,
+        channels: &mut SessionChannels,
+        end: SessionEnd,
+        changes: Option<WorkspaceChanges>,
+    ) {
         channels.stdout.drain(&self.queue);
         channels.stderr.drain(&self.queue);
-        self.end(CellOutcome::SessionEnded, Some(end), channels);
+        self.end(CellOutcome::SessionEnded, (Some(end), changes), channels);
     }
 
     fn end(
         mut self,
         outcome: CellOutcome,
-        session_end: Option<SessionEnd>,
+        (session_end, workspace): (Option<SessionEnd>, Option<WorkspaceChanges>),
         channels: &mut SessionChannels,
     ) {
         let wall_time = self.began.elapsed();
@@ -289,6 +393,8 @@ impl Cell {
             wall_time,
             stdout,
             stderr,
+            workspace,
+            dropped_results: self.results.dropped(),
         })));
         self.queue.close();
         for answer in self.waiting {

@@ -9,7 +9,7 @@ use sandbox_engine::{
         stream::Stream,
     },
     input_files::InputFiles,
-    launcher::ScriptIo,
+    launcher::{ScriptIo, WorkDirectory},
     run::{
         io_handler::{IoHandler, IoTasks, Progress, RunContext},
         progress::follow,
@@ -41,6 +41,8 @@ pub(crate) struct SessionChannels {
     /// The session's files. There may be none: their delivery is also the sign that the interpreter is
     /// in use.
     pub(super) delivery: InputFiles,
+    /// The working directory.
+    pub(super) work: WorkDirectory,
     pub(super) progress: watch::Receiver<Progress>,
     pub(super) missing: Vec<MissingLayer>,
     pub(super) enforcement: MemoryEnforcement,
@@ -58,9 +60,11 @@ impl IoHandler for SessionIo {
                 outgoing: Vec::new(),
                 result: io.result,
                 frames: Frames::default(),
+                received: 0,
             },
             files: io.files,
             delivery: context.delivery,
+            work: context.work,
             progress: progress.subscribe(),
             missing: context.missing,
             enforcement: context.enforcement,
@@ -85,6 +89,7 @@ pub(super) struct Channel {
     outgoing: Vec<u8>,
     result: pipe::Receiver,
     frames: Frames,
+    received: u64,
 }
 
 impl Channel {
@@ -92,6 +97,11 @@ impl Channel {
     pub(super) fn say(&mut self, message: &ToDriver<'_>) -> io::Result<()> {
         self.outgoing = sandbox_protocol::channel::frame(message)?;
         Ok(())
+    }
+
+    /// The number of bytes that the driver has written so far.
+    pub(super) fn received(&self) -> u64 {
+        self.received
     }
 
     /// Sends while it waits for the next message. Safe to cancel.
@@ -109,7 +119,10 @@ impl Channel {
             }
             match self.result.try_read(&mut part) {
                 Ok(0) => return Err(Broken::Closed),
-                Ok(read) => self.frames.push(&part[..read]),
+                Ok(read) => {
+                    self.received += read as u64;
+                    self.frames.push(&part[..read]);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(_) => return Err(Broken::Closed),
             }

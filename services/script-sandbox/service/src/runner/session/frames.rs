@@ -7,12 +7,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::session::DriverOutcome;
 
+mod bundle;
+pub(super) mod json;
 mod traceback;
 
+pub use bundle::{Origin, ShownResult};
 pub use traceback::{Frame, MAX_TRACEBACK_FRAMES, Traceback};
 
 /// The longest frame: a value or an error of the largest size, with the overhead of JSON.
 pub const MAX_FRAME_BYTES: usize = 4 << 20;
+
+/// The longest message that comes in pieces: a result of the largest size in Base64, with the overhead of JSON.
+pub const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
 /// The longest name of an error's type that is passed on, and the longest message where values are
 /// shorter, in bytes.
@@ -37,6 +43,11 @@ pub enum FromDriver {
     Ready {},
     /// A cell has ended.
     Done(Done),
+    /// A cell has a result.
+    Result(ShownResult),
+    /// Something else, or a message of which a piece is missing: a result that is lost.
+    #[serde(skip)]
+    Lost,
 }
 
 /// The end of a cell.
@@ -52,6 +63,9 @@ pub struct Done {
     /// The error.
     #[serde(default)]
     pub error: Option<CellError>,
+    /// The number of results that the driver has not reported.
+    #[serde(default)]
+    pub dropped: u32,
 }
 
 /// The value of an expression.
@@ -92,7 +106,7 @@ pub enum Broken {
         /// The length in its head.
         declared: usize,
     },
-    /// A message is not JSON, or not of the right form.
+    /// A message is not JSON.
     #[error("a message that cannot be read")]
     Malformed,
 }
@@ -101,6 +115,8 @@ pub enum Broken {
 #[derive(Debug, Default)]
 pub struct Frames {
     bytes: Vec<u8>,
+    /// The pieces of a message that has begun.
+    pieces: Option<Vec<u8>>,
 }
 
 impl Frames {
@@ -114,19 +130,60 @@ impl Frames {
     /// # Errors
     /// Fails when the bytes are not a message; later messages cannot be read either.
     pub fn take(&mut self) -> Result<Option<FromDriver>, Broken> {
-        let Some((head, rest)) = self.bytes.split_first_chunk::<4>() else {
-            return Ok(None);
-        };
-        let declared = u32::from_le_bytes(*head) as usize;
-        if declared > MAX_FRAME_BYTES {
-            return Err(Broken::TooLong { declared });
+        loop {
+            let Some((head, rest)) = self.bytes.split_first_chunk::<4>() else {
+                return Ok(None);
+            };
+            let declared = u32::from_le_bytes(*head) as usize;
+            if declared > MAX_FRAME_BYTES {
+                return Err(Broken::TooLong { declared });
+            }
+            let Some(body) = rest.get(..declared) else {
+                return Ok(None);
+            };
+            let message = match body.split_first() {
+                Some((mark @ (b'<' | b'+' | b'>'), piece)) => join(&mut self.pieces, *mark, piece)?,
+                // A message in pieces was not completed.
+                _ if self.pieces.take().is_some() => return Ok(Some(FromDriver::Lost)),
+                _ => Some(read(body)?),
+            };
+            self.bytes.drain(..4 + declared);
+            if message.is_some() {
+                return Ok(message);
+            }
         }
-        let Some(body) = rest.get(..declared) else {
-            return Ok(None);
-        };
-        let message = serde_json::from_slice(body).map_err(|_| Broken::Malformed)?;
-        self.bytes.drain(..head.len() + declared);
-        Ok(Some(message))
+    }
+}
+
+/// Adds a piece to those before it. Returns the message that it completes, or the loss of one.
+fn join(
+    pieces: &mut Option<Vec<u8>>,
+    mark: u8,
+    piece: &[u8],
+) -> Result<Option<FromDriver>, Broken> {
+    let lost = Ok(Some(FromDriver::Lost));
+    let before = pieces.take();
+    if mark == b'<' {
+        *pieces = Some(piece.to_vec());
+        return if before.is_none() { Ok(None) } else { lost };
+    }
+    let Some(mut bytes) = before.filter(|it| it.len() + piece.len() <= MAX_MESSAGE_BYTES) else {
+        return lost;
+    };
+    bytes.extend_from_slice(piece);
+    if mark == b'>' {
+        return read(&bytes).map(Some);
+    }
+    *pieces = Some(bytes);
+    Ok(None)
+}
+
+/// Reads a message. JSON that is no message of a driver is taken for a lost result.
+fn read(body: &[u8]) -> Result<FromDriver, Broken> {
+    match serde_json::from_slice(body) {
+        Ok(message) => Ok(message),
+        Err(_) if json::is_json(body) => Ok(FromDriver::Lost),
+        Err(_) => Err(Broken::Malformed),
     }
 }
 

@@ -54,8 +54,8 @@ pub enum StdinState {
 /// Fails when the launcher has ended, and the script with it.
 pub(crate) async fn signal(files: &mut UnixStream, signal: i32) -> io::Result<()> {
     let order = Delivery {
-        files: Vec::new(),
         signal: Some(signal),
+        ..Delivery::default()
     };
     files.write_all(&channel::frame(&order)?).await
 }

@@ -90,19 +90,23 @@ impl OutputReader {
     }
 
     /// Moves the present content of the pipe, without waiting for space: at most the capacity of a
-    /// pipe.
-    pub(crate) fn drain<E>(&mut self, queue: &OutputQueue<E>) {
+    /// pipe. Returns whether the stream became a flood by it.
+    pub(crate) fn drain<E>(&mut self, queue: &OutputQueue<E>) -> Moved {
+        let mut moved = Moved::Some;
         let mut left = rustix::io::ioctl_fionread(&self.pipe).unwrap_or(0);
         while left > 0 {
             // Bypasses the runtime, which may not know yet that the pipe is readable.
             match rustix::io::read(&self.pipe, &mut *self.buffer) {
                 Ok(read) if read > 0 => {
-                    self.take(read, QueueSpace::default(), queue);
+                    if self.take(read, QueueSpace::default(), queue) == Moved::Flood {
+                        moved = Moved::Flood;
+                    }
                     left = left.saturating_sub(read as u64);
                 }
-                _ => return,
+                _ => break,
             }
         }
+        moved
     }
 
     fn take<E>(&mut self, read: usize, room: QueueSpace, queue: &OutputQueue<E>) -> Moved {

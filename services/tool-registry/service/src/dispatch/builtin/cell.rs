@@ -5,10 +5,11 @@ use contracts::tavern::sandbox::v1::{CellEnded, CellInterruption, CellOutcome, S
 use script_client::Cell;
 use serde_json::{Map, Value, json};
 
-use super::{code::shown, optional_text, text};
+use super::{code::shown, left_files, optional_text, text};
+use crate::conversation_files::ConversationFiles;
 use crate::dispatch::{
     ResolvedCall,
-    sandbox::{CellPlace, CellRun, Ran, Sandbox, Sessions, portable},
+    sandbox::{CellPlace, CellRun, CodeFiles, Ran, Sandbox, Sessions, portable},
 };
 use crate::in_flight::STDOUT;
 
@@ -18,6 +19,7 @@ const ENDED: &str = "the interpreter ended, and its variables are gone";
 pub(super) async fn run(
     sandbox: &Sandbox,
     sessions: &Sessions,
+    files: &ConversationFiles,
     resolved: &ResolvedCall,
 ) -> CallOutcome {
     let Some(conversation) = &resolved.conversation else {
@@ -42,7 +44,14 @@ pub(super) async fn run(
         runtime,
         packages: &packages,
     };
-    let ran = match sessions.run_cell(place, code, resolved).await {
+    let opened = files.open(&resolved.context, conversation).await;
+    let workspace = match opened {
+        Ok(workspace) => workspace,
+        Err(failure) => return CallOutcome::Failed(failure),
+    };
+    let files = (files.all(), workspace);
+    let files = CodeFiles::new(sandbox.transport(), &resolved.context, &caller, files);
+    let ran = match sessions.run_cell(place, code, resolved, &files).await {
         Ok(ran) => ran,
         Err(outcome) => return outcome,
     };
@@ -69,10 +78,17 @@ fn asked(resolved: &ResolvedCall) -> Result<(&str, &str), Failure> {
 
 fn ended(ran: &CellRun, language: &str, resolved: &ResolvedCall) -> CallOutcome {
     let cell = &ran.cell;
-    let Some(mut failure) = failure_of(cell, language) else {
-        return CallOutcome::Succeeded(output_of(ran, resolved));
+    let mut failure = match (failure_of(cell, language), &ran.left) {
+        (Some(failure), _) => failure,
+        // The variables are kept, and so are the files in the interpreter.
+        (None, Err(failure)) => {
+            let written = Written::from_bytes(&cell.stdout, &cell.stderr);
+            written.added_to(failure.clone())
+        }
+        (None, Ok(_)) => return CallOutcome::Succeeded(output_of(ran, resolved)),
     };
     failure.details.extend(place_of(ran));
+    failure.details.extend(shown_by(ran));
     CallOutcome::Failed(failure)
 }
 
@@ -91,6 +107,7 @@ fn output_of(ran: &CellRun, resolved: &ResolvedCall) -> Value {
             output.insert("value_cut".to_owned(), json!(cut));
         }
     }
+    output.extend(shown_by(ran));
     Value::Object(output)
 }
 
@@ -99,9 +116,24 @@ fn place_of(ran: &CellRun) -> Map<String, Value> {
     let mut place = Map::new();
     place.insert("cell".to_owned(), json!(ran.cell.number));
     if let Some(reason) = &ran.restarted {
-        place.insert("restarted_because".to_owned(), json!(reason));
+        let said = format!("{reason}; its variables are gone, the files are there");
+        place.insert("restarted_because".to_owned(), json!(said));
     }
     place
+}
+
+/// Returns the results that a cell showed, and the files that it left.
+fn shown_by(ran: &CellRun) -> Map<String, Value> {
+    let mut shown = Map::new();
+    if !ran.results.is_empty() {
+        shown.insert("results".to_owned(), Value::Array(ran.results.clone()));
+    }
+    let dropped = ran.cell.ended.dropped_results;
+    if dropped > 0 {
+        shown.insert("results_dropped".to_owned(), json!(dropped));
+    }
+    left_files::name(&mut shown, &ran.left);
+    shown
 }
 
 /// Returns the failure of a cell; none if it succeeded.

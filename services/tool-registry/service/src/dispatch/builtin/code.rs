@@ -8,10 +8,11 @@ use contracts::tavern::sandbox::v1::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{optional_text, text};
+use super::{left_files, optional_text, text};
+use crate::conversation_files::ConversationFiles;
 use crate::dispatch::{
     ResolvedCall,
-    sandbox::{Ran, Sandbox, failed_verdict, has_exited, portable},
+    sandbox::{CodeFiles, LeftFiles, Ran, Sandbox, failed_verdict, has_exited, portable},
 };
 use crate::in_flight::STDOUT;
 
@@ -25,7 +26,11 @@ const MAX_FILES: u32 = 64;
 const MAX_REFUSED: usize = 16;
 
 /// Runs code and returns its output and the files that it left.
-pub(super) async fn execute(sandbox: &Sandbox, resolved: &ResolvedCall) -> CallOutcome {
+pub(super) async fn execute(
+    sandbox: &Sandbox,
+    files: &ConversationFiles,
+    resolved: &ResolvedCall,
+) -> CallOutcome {
     let (language, mut request) = match request_of(resolved) {
         Ok(asked) => asked,
         Err(failure) => return CallOutcome::Failed(failure),
@@ -33,12 +38,30 @@ pub(super) async fn execute(sandbox: &Sandbox, resolved: &ResolvedCall) -> CallO
     let named = optional_text(&resolved.arguments, "packages");
     let packages = sandbox.packages().choose(named, &language).await;
     request.packages.clone_from(&packages);
-    let response = match sandbox.execute(request, resolved, None).await {
+    let files = match files_of(sandbox, files, resolved, &request.caller_id).await {
+        Ok(files) => files,
+        Err(failure) => return CallOutcome::Failed(failure),
+    };
+    if files.is_some() {
+        request.collect = None;
+    }
+    let ran = sandbox.execute_on(request, resolved, files.as_ref());
+    let mut response = match ran.await {
         Ok(response) => response,
         Err(outcome) => return outcome,
     };
+    let left = match (files, response.workspace.take()) {
+        (Some(files), Some(changes)) => files.take(changes, "code").await,
+        _ => Ok(LeftFiles::default()),
+    };
     let Some(failure) = failed_verdict(&response, &language) else {
-        return CallOutcome::Succeeded(output_of(&response, resolved));
+        if let Err(failure) = left {
+            let written = Written::from_bytes(&response.stdout, &response.stderr);
+            return CallOutcome::Failed(written.added_to(failure));
+        }
+        let mut output = output_of(&response, resolved);
+        left_files::name(&mut output, &left);
+        return CallOutcome::Succeeded(Value::Object(output));
     };
     let failure = match has_exited(&response) {
         true => {
@@ -53,7 +76,25 @@ pub(super) async fn execute(sandbox: &Sandbox, resolved: &ResolvedCall) -> CallO
         }
         false => failure,
     };
-    CallOutcome::Failed(with_files(failure, &response))
+    let mut failure = with_files(failure, &response);
+    left_files::name(&mut failure.details, &left);
+    CallOutcome::Failed(failure)
+}
+
+/// Returns the files of the conversation; none for a call without one.
+async fn files_of(
+    sandbox: &Sandbox,
+    files: &ConversationFiles,
+    resolved: &ResolvedCall,
+    caller: &str,
+) -> Result<Option<CodeFiles>, Failure> {
+    let Some(conversation) = &resolved.conversation else {
+        return Ok(None);
+    };
+    let workspace = files.open(&resolved.context, conversation).await?;
+    let files = (files.all(), workspace);
+    let (to, context) = (sandbox.transport(), &resolved.context);
+    Ok(Some(CodeFiles::new(to, context, caller, files)))
 }
 
 fn request_of(resolved: &ResolvedCall) -> Result<(String, ExecuteRequest), Failure> {
@@ -94,7 +135,7 @@ pub(super) fn shown(bytes: &[u8], resolved: &ResolvedCall) -> String {
     }
 }
 
-fn output_of(response: &ExecuteResponse, resolved: &ResolvedCall) -> Value {
+fn output_of(response: &ExecuteResponse, resolved: &ResolvedCall) -> Map<String, Value> {
     let mut output = Map::new();
     let mut show = |stream: &str, bytes: &[u8]| {
         output.insert(stream.to_owned(), json!(shown(bytes, resolved)));
@@ -117,7 +158,7 @@ fn output_of(response: &ExecuteResponse, resolved: &ResolvedCall) -> Value {
     if let Some(collected) = &response.collected {
         add_files(&mut output, collected);
     }
-    Value::Object(output)
+    output
 }
 
 /// Replaces standard error in the message by the trace, which a model needs to correct its code.

@@ -4,11 +4,11 @@ use call_outcome::{Category, Failure};
 use serde_json::{Value, json};
 
 use super::text;
-use crate::workspace::Workspace;
 use tool_domain::{
     diff::{self, DiffError, Edit},
     path::WorkspacePath,
 };
+use workspace_store::Workspace;
 
 /// `ApplyDiffTool(file_path, diff_content)`: search-and-replace blocks.
 pub(super) fn apply_blocks(workspace: &Workspace, arguments: &Value) -> Result<Value, Failure> {

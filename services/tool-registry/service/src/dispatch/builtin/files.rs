@@ -4,8 +4,8 @@ use call_outcome::{Category, Failure};
 use serde_json::{Value, json};
 
 use super::text;
-use crate::workspace::{EntryKind, Workspace};
 use tool_domain::path::WorkspacePath;
+use workspace_store::{EntryKind, Workspace};
 
 /// `FileOperator.WriteFile(filePath, content)`.
 pub(super) fn write(workspace: &Workspace, arguments: &Value) -> Result<Value, Failure> {

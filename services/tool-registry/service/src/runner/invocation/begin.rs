@@ -20,7 +20,7 @@ use serde_json::json;
 use tonic::Status;
 
 use super::Invocation;
-use crate::{runner::calls::Calls, workspace};
+use crate::runner::calls::Calls;
 
 /// The kind of these runs.
 pub const KIND: &str = "invocation";
@@ -145,7 +145,7 @@ impl Invocations {
         match &conversation {
             Err(error) => failure.add_violation("conversation_id", error.to_string()),
             Ok(conversation) => {
-                if let Err(problem) = workspace::check_conversation(conversation) {
+                if let Err(problem) = workspace_store::check_conversation(conversation) {
                     failure.add_violation("conversation_id", problem.message.clone());
                 }
             }

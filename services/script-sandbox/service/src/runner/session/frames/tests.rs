@@ -43,15 +43,8 @@ fn messages_are_read() {
 }
 
 #[test]
-fn what_is_no_message_is_an_error() {
-    for wrong in [
-        "",
-        "{",
-        "[]",
-        "{\"done\": {}}",
-        "{\"ready\": {}} {}",
-        "\"\u{1}\"",
-    ] {
+fn what_is_no_json_is_an_error() {
+    for wrong in ["", "{", "{\"ready\": {}} {}", "\"\u{1}\"", "!"] {
         let mut frames = Frames::default();
         frames.push(&frame(wrong));
         assert_eq!(read(&mut frames).1, Some(Broken::Malformed), "{wrong}");
@@ -60,6 +53,100 @@ fn what_is_no_message_is_an_error() {
     let mut frames = Frames::default();
     frames.push(&frame(&deep));
     assert_eq!(read(&mut frames).1, Some(Broken::Malformed));
+}
+
+#[test]
+fn json_that_is_no_message_is_a_lost_result() {
+    for wrong in [
+        "[]",
+        "{}",
+        "7",
+        "{\"done\": {}}",
+        "{\"lost\": null}",
+        "{\"result\": {\"cell\": 1, \"origin\": \"display\", \"data\": [1]}}",
+        "{\"result\": {\"cell\": 1, \"origin\": \"other\", \"data\": {}}}",
+        "{\"result\": {\"cell\": 1, \"origin\": \"display\", \"data\": {\"text/plain\": 7}}}",
+    ] {
+        let mut frames = Frames::default();
+        frames.push(&frame(wrong));
+        frames.push(&frame(&done(3, "7")));
+        let (found, error) = read(&mut frames);
+        assert_eq!(error, None, "{wrong}");
+        assert_eq!(found[0], FromDriver::Lost, "{wrong}");
+        assert_eq!(found.len(), 2, "{wrong}");
+    }
+    let deep = "[".repeat(100_000) + &"]".repeat(100_000);
+    let mut frames = Frames::default();
+    frames.push(&frame(&deep));
+    assert_eq!(read(&mut frames), (vec![FromDriver::Lost], None));
+}
+
+#[test]
+fn a_message_in_pieces_is_joined_and_a_torn_one_is_lost() {
+    const LOST: Option<u64> = None;
+    let whole = done(3, "7");
+    let (one, rest) = whole.split_at(9);
+    let (two, three) = rest.split_at(9);
+    let pieces = [format!("<{one}"), format!("+{two}"), format!(">{three}")];
+    let [first, second, last] = pieces.each_ref().map(String::as_str);
+    let other = done(4, "8");
+    for (given, expected) in [
+        (&[first, second, last][..], &[Some(3)][..]),
+        (&[first, second, &other], &[LOST, Some(4)]),
+        (&[first, second, first, second, last], &[LOST, Some(3)]),
+        (&[last, &other], &[LOST, Some(4)]),
+        (&[second, second, &other], &[LOST, LOST, Some(4)]),
+        (&["<[", ">]"], &[LOST]),
+    ] {
+        let mut frames = Frames::default();
+        for each in given {
+            frames.push(&frame(each));
+        }
+        let (found, error) = read(&mut frames);
+        assert_eq!(error, None, "{given:?}");
+        let cells = found.iter().map(|message| match message {
+            FromDriver::Done(done) => Some(done.cell),
+            _ => LOST,
+        });
+        assert_eq!(cells.collect::<Vec<_>>(), expected, "{given:?}");
+    }
+    let mut frames = Frames::default();
+    frames.push(&frame("<{"));
+    frames.push(&frame(">rubbish"));
+    assert_eq!(read(&mut frames).1, Some(Broken::Malformed));
+}
+
+#[test]
+fn a_message_with_too_many_pieces_is_lost_and_takes_no_room() {
+    let mut frames = Frames::default();
+    frames.push(&frame("<{"));
+    let piece = format!("+{}", " ".repeat(1 << 20));
+    for number in 1..20 {
+        frames.push(&frame(&piece));
+        let (found, error) = read(&mut frames);
+        let lost = if number < 16 { 0 } else { 1 };
+        assert_eq!((found.len(), error), (lost, None), "{number}");
+        assert_eq!(frames.pieces.is_none(), number >= 16);
+    }
+    frames.push(&frame(">}"));
+    frames.push(&frame(&done(3, "7")));
+    let (found, _) = read(&mut frames);
+    assert!(matches!(found[..], [FromDriver::Lost, FromDriver::Done(_)]));
+}
+
+#[test]
+fn a_million_forged_types_become_sixteen() {
+    let types: Vec<String> = (0..300_000).map(|it| format!("\"a/{it}\":\"\"")).collect();
+    let json = format!(
+        "{{\"result\": {{\"cell\": 1, \"origin\": \"figure\", \"data\": {{{}}}}}}}",
+        types.join(",")
+    );
+    let mut frames = Frames::default();
+    frames.push(&frame(&json));
+    let Ok(Some(FromDriver::Result(shown))) = frames.take() else {
+        panic!("it was not read");
+    };
+    assert_eq!(shown.data.parts.len(), 16);
 }
 
 #[test]
@@ -134,6 +221,7 @@ fn what_is_handed_on_is_bounded_whatever_it_says() {
             text: "é".repeat(100),
             truncated: u64::MAX,
         }),
+        dropped: 0,
         error: Some(CellError {
             frames,
             omitted: u32::MAX,
@@ -195,7 +283,7 @@ proptest! {
             .into_iter()
             .map(|message| match message {
                 FromDriver::Done(done) => done.value.unwrap_or_default().text,
-                FromDriver::Ready {} => String::new(),
+                _ => String::new(),
             })
             .collect();
         prop_assert_eq!(given, texts);

@@ -1,84 +1,49 @@
-//! The files of conversations.
-//!
-//! Each conversation has a directory beneath the data directory; those of tenants other than the default one are in
-//! a directory of their tenant. Everything goes through directory
-//! handles, so that no path and no link leads out of it, whatever a model writes. A file is
-//! written beside the workspaces first, synced, and then renamed into its place: a reader sees the
-//! old content or the new one, and a crash leaves nothing half-written.
-//!
-//! The functions block; callers run them on threads that may.
+//! All workspaces, and the workspace of one conversation.
 
-mod failure;
-mod files;
-mod owners;
-#[cfg(test)]
-mod tests;
-
-use call_outcome::{Category, Failure};
 use std::{
-    hash::{BuildHasher, RandomState},
+    collections::HashMap,
     io,
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use call_outcome::{Category, Failure};
 use cap_std::{ambient_authority, fs::Dir};
-use core_types::{ConversationId, IdSource, Tenant};
+use core_types::{ConversationId, IdSource, Principal, Tenant};
 use grpc_kit::CallContext;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 
-pub use files::{EntryKind, ListedFile, Listing};
-
-/// The limits of a workspace.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct WorkspaceLimits {
-    /// The largest file, in bytes. Default 4 MiB.
-    #[serde(with = "settings::SizeText")]
-    pub file_bytes: usize,
-    /// All files of one conversation together, in bytes. Default 256 MiB.
-    #[serde(with = "settings::SizeText")]
-    pub total_bytes: usize,
-    /// Files and directories of one conversation. Default 10,000.
-    pub entries: usize,
-    /// The most text that one call reads, in bytes. Default 512 KiB; more would not fit into an
-    /// event of the run log.
-    #[serde(with = "settings::SizeText")]
-    pub read_bytes: usize,
-    /// The most entries that one listing gives. Default 1,000.
-    pub listing: usize,
-}
-
-impl Default for WorkspaceLimits {
-    fn default() -> Self {
-        Self {
-            file_bytes: 4 << 20,
-            total_bytes: 256 << 20,
-            entries: 10_000,
-            read_bytes: 512 << 10,
-            listing: 1_000,
-        }
-    }
-}
+use crate::{
+    WorkspaceLimits,
+    digests::Digests,
+    failure::{self, WORKSPACE},
+    files,
+};
 
 /// All workspaces of this service.
 #[derive(Clone)]
 pub struct Workspaces {
-    shared: Arc<SharedWorkspaces>,
+    pub(crate) shared: Arc<SharedWorkspaces>,
 }
 
-struct SharedWorkspaces {
-    root: Dir,
+pub(crate) struct SharedWorkspaces {
+    pub(crate) root: Dir,
     /// The directory in which files are written before they are renamed into their workspace. It is
     /// on the same file system, and files that a crash left there are removed at the next start.
-    staging: Dir,
-    limits: WorkspaceLimits,
-    ids: Arc<dyn IdSource>,
-    /// One writer at a time per workspace, so that two appends do not lose one. Workspaces share
-    /// locks by hash; a lock is held for one file operation and never across an await.
-    locks: Vec<Mutex<()>>,
-    hasher: RandomState,
+    pub(crate) staging: Dir,
+    pub(crate) limits: WorkspaceLimits,
+    pub(crate) ids: Arc<dyn IdSource>,
+    /// The workspaces in use, and those that were used lately. Locked to find one.
+    used: Mutex<HashMap<String, Arc<InUse>>>,
+}
+
+/// A workspace in use.
+#[derive(Debug, Default)]
+struct InUse {
+    /// Locked for one operation, and never across an await: one writer at a time, so that two appends do not lose one.
+    digests: Mutex<Digests>,
+    /// The number of changes.
+    version: watch::Sender<u64>,
 }
 
 impl std::fmt::Debug for Workspaces {
@@ -91,14 +56,13 @@ impl std::fmt::Debug for Workspaces {
 }
 
 /// The name of the staging directory. No conversation's directory begins with a dot.
-const STAGING: &str = ".staging";
+pub(crate) const STAGING: &str = ".staging";
 /// The directory of the directories of tenants other than the default one.
-const TENANTS: &str = ".tenants";
+pub(crate) const TENANTS: &str = ".tenants";
 /// The prefix of the directories of single calls.
 const SINGLE_CALL: &str = ".call-";
-const LOCKS: usize = 64;
-/// A workspace as a whole, in failures.
-const WORKSPACE: &str = "the conversation's workspace";
+/// The most workspaces whose digests are kept while nothing uses them.
+const REMEMBERED: usize = 256;
 
 impl Workspaces {
     /// Opens the directory of all workspaces, which must exist, and removes the files that a crash
@@ -121,12 +85,16 @@ impl Workspaces {
             root,
             limits,
             ids,
-            locks: (0..LOCKS).map(|_| Mutex::new(())).collect(),
-            hasher: RandomState::new(),
+            used: Mutex::default(),
         };
         Ok(Self {
             shared: Arc::new(shared),
         })
+    }
+
+    /// The limits of each workspace.
+    pub fn limits(&self) -> &WorkspaceLimits {
+        &self.shared.limits
     }
 
     /// Opens the workspace of a conversation of the caller's tenant and makes it if there is none.
@@ -138,23 +106,42 @@ impl Workspaces {
         context: &CallContext,
         conversation: &ConversationId,
     ) -> Result<Workspace, Failure> {
-        let (tenant, name) = (context.tenant(), conversation.directory_name());
-        let place = match tenant.is_default() {
-            true => name,
-            false => format!("{TENANTS}/{tenant}/{name}"),
-        };
-        let owner = self.shared.owner(&place, context.principal());
+        self.of_conversation_of(context, conversation, context.principal())
+    }
+
+    /// Opens the workspace of a conversation that belongs to `owner`, and makes it if there is none.
+    ///
+    /// # Errors
+    /// As [`Workspaces::of_conversation`].
+    pub fn of_conversation_of(
+        &self,
+        context: &CallContext,
+        conversation: &ConversationId,
+        owner: &Principal,
+    ) -> Result<Workspace, Failure> {
+        let place = place(context, conversation);
+        let owner = self.shared.owner(&place, owner);
         let owner = owner.map_err(|error| failure::of_io(WORKSPACE, &error))?;
         if owner.is_some_and(|owner| !context.sees(&owner)) {
-            return Err(Failure::new(
-                Category::Domain,
-                "no_such_conversation",
-                format!(
-                    "there is no conversation '{conversation}'; leave it out, or name one of yours"
-                ),
-            ));
+            return Err(failure::no_such_conversation(conversation));
         }
         self.workspace(place, false)
+    }
+
+    /// Opens the workspace of a conversation, if there is one.
+    ///
+    /// # Errors
+    /// As [`Workspaces::of_conversation`].
+    pub fn find(
+        &self,
+        context: &CallContext,
+        conversation: &ConversationId,
+    ) -> Result<Option<Workspace>, Failure> {
+        let exists = self.shared.has(&place(context, conversation));
+        match exists.map_err(|error| failure::of_io(WORKSPACE, &error))? {
+            true => self.of_conversation(context, conversation).map(Some),
+            false => Ok(None),
+        }
     }
 
     /// Removes the workspaces of at most `most` conversations of a tenant. Returns the number of those that are left.
@@ -178,6 +165,7 @@ impl Workspaces {
         }
         if left == 0 {
             self.shared.remove_owners(tenant)?;
+            self.shared.remove_taken(tenant)?;
             self.shared.root.remove_dir(&place)?;
         }
         Ok(left)
@@ -198,6 +186,7 @@ impl Workspaces {
             .open_or_make(&place)
             .map_err(|error| failure::of_io(WORKSPACE, &error))?;
         Ok(Workspace {
+            in_use: self.shared.in_use(&place, temporary),
             shared: Arc::clone(&self.shared),
             place,
             dir,
@@ -206,8 +195,17 @@ impl Workspaces {
     }
 }
 
+/// The path of the workspace of a conversation beneath the root.
+fn place(context: &CallContext, conversation: &ConversationId) -> String {
+    let (tenant, name) = (context.tenant(), conversation.directory_name());
+    match tenant.is_default() {
+        true => name,
+        false => format!("{TENANTS}/{tenant}/{name}"),
+    }
+}
+
 impl SharedWorkspaces {
-    fn open_or_make(&self, place: &str) -> io::Result<Dir> {
+    pub(crate) fn open_or_make(&self, place: &str) -> io::Result<Dir> {
         match self.root.open_dir(place) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             opened => return opened,
@@ -224,24 +222,54 @@ impl SharedWorkspaces {
         Ok(directory)
     }
 
-    fn lock_of(&self, place: &str) -> &Mutex<()> {
-        let slot = self.hasher.hash_one(place) % LOCKS as u64;
-        &self.locks[usize::try_from(slot).expect("below the number of locks")]
+    fn in_use(&self, place: &str, temporary: bool) -> Arc<InUse> {
+        if temporary {
+            return Arc::default();
+        }
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if used.len() > REMEMBERED && !used.contains_key(place) {
+            used.retain(|_, it| Arc::strong_count(it) > 1);
+        }
+        Arc::clone(used.entry(place.to_owned()).or_default())
     }
 }
 
 /// The files of one conversation, or of one call.
 pub struct Workspace {
-    shared: Arc<SharedWorkspaces>,
+    pub(crate) shared: Arc<SharedWorkspaces>,
+    in_use: Arc<InUse>,
     /// The path of its directory beneath the root.
-    place: String,
-    dir: Dir,
+    pub(crate) place: String,
+    pub(crate) dir: Dir,
     temporary: bool,
 }
 
+impl std::fmt::Debug for Workspace {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Workspace({})", self.place)
+    }
+}
+
 impl Workspace {
-    fn limits(&self) -> &WorkspaceLimits {
+    /// The limits.
+    pub fn limits(&self) -> &WorkspaceLimits {
         &self.shared.limits
+    }
+
+    /// The number of its changes, to be waited for. It stays the same where nothing has changed.
+    pub fn follow(&self) -> watch::Receiver<u64> {
+        self.in_use.version.subscribe()
+    }
+
+    pub(crate) fn locked(&self) -> MutexGuard<'_, Digests> {
+        // Digests are compared with their files, so a panic of another holder spoils nothing.
+        let digests = self.in_use.digests.lock();
+        digests.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reports a change to the followers.
+    pub(crate) fn notify(&self) {
+        self.in_use.version.send_modify(|version| *version += 1);
     }
 }
 

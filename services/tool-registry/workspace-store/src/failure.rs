@@ -3,13 +3,17 @@
 use call_outcome::{Category, Failure};
 use std::io::{self, ErrorKind};
 
+use core_types::ConversationId;
 use tool_domain::path;
+
+/// A workspace as a whole, in failures.
+pub(crate) const WORKSPACE: &str = "the conversation's workspace";
 
 /// The number of the error for too many links in a path (ELOOP).
 const TOO_MANY_LINKS: i32 = 40;
 
 /// Makes a failure of an error at `place`, a path beneath the workspace or a description.
-pub(super) fn of_io(place: &str, error: &io::Error) -> Failure {
+pub(crate) fn of_io(place: &str, error: &io::Error) -> Failure {
     // The directory handle refuses a path that leads out without asking the system.
     let refused_by_handle =
         error.kind() == ErrorKind::PermissionDenied && error.raw_os_error().is_none();
@@ -76,14 +80,58 @@ pub(super) fn of_io(place: &str, error: &io::Error) -> Failure {
 }
 
 /// Describes a directory in the place of a file.
-pub(super) fn is_directory(place: &str) -> (Category, &'static str, String) {
+pub(crate) fn is_directory(place: &str) -> (Category, &'static str, String) {
     let message = format!("'{place}' is a directory, not a file; name a file in it");
     (Category::Domain, "is_a_directory", message)
 }
 
-/// Makes the failure of something beyond a limit.
-pub(super) fn beyond(code: &str, message: String) -> Failure {
-    Failure::new(Category::Limit, code, message)
+/// Makes the failure of a conversation that is not there for the caller.
+pub fn no_such_conversation(conversation: &ConversationId) -> Failure {
+    let message =
+        format!("there is no conversation '{conversation}'; leave it out, or name one of yours");
+    Failure::new(Category::Domain, "no_such_conversation", message)
+}
+
+/// Makes the failure of a file that is larger than a file may be.
+pub(crate) fn too_large(path: &str, bytes: u64, most: usize) -> Failure {
+    let message = format!("'{path}' would have {bytes} bytes; a file has at most {most}: split it");
+    Failure::new(Category::Limit, "too_large", message)
+}
+
+/// Makes the failure of a text that is larger than one call reads.
+pub(crate) fn too_long(path: &str, bytes: u64, most: usize) -> Failure {
+    let message = format!(
+        "'{path}' has {bytes} bytes; at most {most} can be read in one call: split the file, or read it with code"
+    );
+    Failure::new(Category::Limit, "too_large", message)
+}
+
+/// Makes the failure of a workspace without room, which names its largest files.
+pub fn full(problem: &str, largest: &[(String, u64)]) -> Failure {
+    let largest: Vec<String> = largest
+        .iter()
+        .map(|(path, bytes)| format!("'{path}' ({bytes} bytes)"))
+        .collect();
+    let message = format!(
+        "the conversation's workspace is full: {problem}; delete files first, the largest are {}",
+        largest.join(", ")
+    );
+    Failure::new(Category::Limit, "workspace_full", message)
+}
+
+/// Makes the failure of a path that differs from another one only in case.
+pub(crate) fn other_case(path: &str, other: &str) -> Failure {
+    let message = format!(
+        "the path '{path}' differs only in case from '{other}', which exists; take that one, or another name"
+    );
+    Failure::new(Category::Validation, "invalid_path", message)
+}
+
+/// Makes the failure of a path that a file cannot be moved to.
+pub(crate) fn taken(path: &str) -> Failure {
+    let message =
+        format!("there is an entry '{path}' already; delete it first, or take another path");
+    Failure::new(Category::Validation, "path_taken", message)
 }
 
 #[cfg(test)]

@@ -1,9 +1,14 @@
-use std::{fs, os::unix::fs::symlink};
+use std::{fs, os::unix::fs::symlink, sync::Arc};
 
-use core_types::{CallPath, Principal, Reach, SystemIds};
+use call_outcome::{Category, Failure};
+use core_types::{CallPath, ContentDigest, ConversationId, Principal, Reach, SystemIds, Tenant};
+use grpc_kit::CallContext;
+use tool_domain::path::WorkspacePath;
 
 use super::*;
-use tool_domain::path::WorkspacePath;
+use store::STAGING;
+
+mod changes;
 
 struct Fixture {
     directory: tempfile::TempDir,

@@ -1,4 +1,4 @@
-//! The name of a blob.
+//! The name of content.
 
 use std::fmt;
 
@@ -6,9 +6,9 @@ use sha2::{Digest as _, Sha256};
 
 /// The SHA-256 of the content.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BlobDigest([u8; 32]);
+pub struct ContentDigest([u8; 32]);
 
-impl BlobDigest {
+impl ContentDigest {
     /// Computes the digest of content in memory.
     pub fn of(content: &[u8]) -> Self {
         Self(Sha256::digest(content).into())
@@ -35,13 +35,13 @@ impl BlobDigest {
     }
 }
 
-impl fmt::Display for BlobDigest {
+impl fmt::Display for ContentDigest {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&hex::encode(self.0))
     }
 }
 
-impl fmt::Debug for BlobDigest {
+impl fmt::Debug for ContentDigest {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{self}")
     }
@@ -54,11 +54,11 @@ mod tests {
     #[test]
     fn a_digest_is_64_lower_case_hexadecimal_digits() {
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-        assert_eq!(BlobDigest::of(b"").to_string(), empty);
-        assert_eq!(BlobDigest::parse(empty), Some(BlobDigest::of(b"")));
+        assert_eq!(ContentDigest::of(b"").to_string(), empty);
+        assert_eq!(ContentDigest::parse(empty), Some(ContentDigest::of(b"")));
         for wrong in ["", &empty[1..], &empty.to_uppercase(), &format!("{empty}0")] {
-            assert_eq!(BlobDigest::parse(wrong), None, "{wrong}");
+            assert_eq!(ContentDigest::parse(wrong), None, "{wrong}");
         }
-        assert_eq!(BlobDigest::parse(&"é".repeat(32)), None);
+        assert_eq!(ContentDigest::parse(&"é".repeat(32)), None);
     }
 }

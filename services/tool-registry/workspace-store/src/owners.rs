@@ -7,7 +7,10 @@ use std::io::{self, ErrorKind, Write};
 use cap_std::fs::OpenOptions;
 use core_types::{Principal, Tenant};
 
-use super::{SharedWorkspaces, TENANTS, files::sync_directory};
+use crate::{
+    files::sync_directory,
+    store::{SharedWorkspaces, TENANTS},
+};
 
 /// The directory of the files that name the owners, under the paths of their workspaces.
 const OWNERS: &str = ".owners";
@@ -29,6 +32,11 @@ impl SharedWorkspaces {
         }
         self.claim(&file, caller)?;
         self.owner(place, caller)
+    }
+
+    /// Whether there is a workspace, or an owner of one.
+    pub(super) fn has(&self, place: &str) -> io::Result<bool> {
+        Ok(self.root.try_exists(format!("{OWNERS}/{place}"))? || self.root.try_exists(place)?)
     }
 
     /// Writes the owner of a workspace unless another call does first.
