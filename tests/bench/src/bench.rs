@@ -5,6 +5,7 @@ mod cached;
 mod call;
 mod durable;
 mod edges;
+mod files;
 mod follow;
 mod outstanding;
 mod packages;
@@ -50,6 +51,8 @@ pub(crate) enum Benchmark {
     Script,
     /// Scripts with numpy, pandas and matplotlib.
     Packages,
+    /// Cells of a conversation with files.
+    Files,
     /// The start of the program, and its memory while idle.
     Serve,
     /// Tenants beside each other.
@@ -60,7 +63,7 @@ pub(crate) enum Benchmark {
 
 impl Benchmark {
     /// All, in the order of the table.
-    pub(crate) const ALL: [Benchmark; 15] = [
+    pub(crate) const ALL: [Benchmark; 16] = [
         Benchmark::Parse,
         Benchmark::Call,
         Benchmark::Outstanding,
@@ -73,6 +76,7 @@ impl Benchmark {
         Benchmark::Edges,
         Benchmark::Script,
         Benchmark::Packages,
+        Benchmark::Files,
         Benchmark::Serve,
         Benchmark::Tenants,
         Benchmark::Tracing,
@@ -95,6 +99,7 @@ impl Benchmark {
             Benchmark::Follow => follow::run(effort).await,
             Benchmark::Edges => edges::run(effort).await,
             Benchmark::Packages => packages::run(effort).await,
+            Benchmark::Files => files::run(effort).await,
             Benchmark::Script => script::run(effort).await,
             Benchmark::Serve => serve::run(effort).await,
             Benchmark::Tenants => tenants::run(effort).await,
