@@ -1,13 +1,19 @@
 //! The workspaces of conversations, as far as the caller reaches the conversations.
 
+use std::time::Duration;
+
 use call_outcome::{Category, Failure};
 use contracts::tavern::agent::v1::{
     GetConversationRequest, conversation_service_client::ConversationServiceClient,
 };
 use core_types::{ConversationId, Principal};
-use grpc_kit::{CallContext, Transport};
+use grpc_kit::{CallContext, Patience, Transport};
+use tokio::time::Instant;
 use tonic::Code;
 use workspace_store::{Workspace, Workspaces, check_conversation, failure::no_such_conversation};
+
+/// The longest wait for agent-runtime.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Opens the workspaces of conversations.
 #[derive(Clone, Debug)]
@@ -84,17 +90,22 @@ impl ConversationFiles {
     ) -> Result<Option<Principal>, Failure> {
         let everyone = CallContext::of_tenant(context.tenant());
         let mut client = ConversationServiceClient::new(self.agent.with(&everyone));
-        let asked = client.get_conversation(GetConversationRequest {
-            conversation_id: conversation.to_string(),
-        });
-        let found = match asked.await {
-            Ok(answer) => answer.into_inner().conversation.unwrap_or_default(),
-            Err(status) if status.code() == Code::NotFound => return Ok(None),
-            Err(status) => {
-                tracing::warn!(%status, "the owner of a conversation cannot be read");
-                let message = "the conversation cannot be looked up now; try again later";
-                let failure = Failure::new(Category::Dependency, "agent_unavailable", message);
-                return Err(failure.retryable());
+        let mut patience = Patience::new(PATIENCE, Instant::now() + PATIENCE);
+        let found = loop {
+            let asked = client.get_conversation(GetConversationRequest {
+                conversation_id: conversation.to_string(),
+            });
+            match asked.await {
+                Ok(answer) => break answer.into_inner().conversation.unwrap_or_default(),
+                Err(status) if status.code() == Code::NotFound => return Ok(None),
+                // A service that starts again is worth a wait.
+                Err(status) if patience.wait_after(&status).await => {}
+                Err(status) => {
+                    tracing::warn!(%status, "the owner of a conversation cannot be read");
+                    let message = "the conversation cannot be looked up now; try again later";
+                    let failure = Failure::new(Category::Dependency, "agent_unavailable", message);
+                    return Err(failure.retryable());
+                }
             }
         };
         match Principal::new(&found.principal) {
