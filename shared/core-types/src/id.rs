@@ -180,7 +180,21 @@ impl ToolId {
     }
 }
 
+/// The beginning of the id of the conversation that the calls of a text get where none is named.
+pub const CONVERSATION_OF_TEXT: &str = "invocation-";
+
+/// The beginning of the id of the conversation that a run of a workflow gets where none is named.
+pub const CONVERSATION_OF_WORKFLOW: &str = "flow-";
+
 impl ConversationId {
+    /// Whether a run got the id because none was named. It is drawn at random, so that only its caller knows it.
+    pub fn is_of_run(&self) -> bool {
+        let beginnings = [CONVERSATION_OF_TEXT, CONVERSATION_OF_WORKFLOW];
+        beginnings
+            .iter()
+            .any(|beginning| self.0.starts_with(beginning))
+    }
+
     /// Returns the id as the name of a directory: no id can name the directory of another or leave
     /// the parent.
     ///

@@ -26,8 +26,8 @@ pub use depth::{CallPath, DepthExceeded, MAX_CALL_DEPTH};
 pub use digest::ContentDigest;
 pub use durability::Durability;
 pub use id::{
-    ConversationId, EffectId, IdError, NodeId, PluginId, ProfileId, RequestId, ScheduleId, ToolId,
-    WorkflowId,
+    CONVERSATION_OF_TEXT, CONVERSATION_OF_WORKFLOW, ConversationId, EffectId, IdError, NodeId,
+    PluginId, ProfileId, RequestId, ScheduleId, ToolId, WorkflowId,
 };
 pub use load_diagnostic::{LoadDiagnostic, LoadSeverity};
 pub use page::{PageToken, PageTokenError};

@@ -319,13 +319,16 @@ fn content(
     let name = CString::new(path).map_err(|_| RefusedReason::Name)?;
     let mut file = read::open(work, &name, stat)?;
     if let Some(known) = known.filter(|known| known.size == size) {
-        let sum = read::sum(&mut file, size, deadline)?;
         let is_marked_same = known.version == Some(FileVersion::of(stat));
-        if is_marked_same && known.sum == Some(sum) {
+        if is_marked_same
+            && let Some(sum) = known.sum
+            && read::sum(&mut file, size, deadline)? == sum
+        {
             return Ok((known.digest, known.sum));
         }
-        if read::digest(&mut file, size, deadline)? == known.digest {
-            return Ok((known.digest, Some(sum)));
+        let (digest, sum) = read::digest_and_sum(&mut file, size, deadline)?;
+        if digest == known.digest {
+            return Ok((digest, Some(sum)));
         }
     }
     let digest = read::blob(&mut file, size, blobs, caller, deadline)?;

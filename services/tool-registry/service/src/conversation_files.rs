@@ -64,7 +64,11 @@ impl ConversationFiles {
         if let Some(workspace) = self.existing(context, conversation).await? {
             return Ok(workspace);
         }
-        let owner = self.owner(context, conversation).await?;
+        // No call of a text or a workflow waits for agent-runtime: the conversation is its run's own.
+        let owner = match conversation.is_of_run() {
+            true => None,
+            false => self.owner(context, conversation).await?,
+        };
         let owner = owner.unwrap_or_else(|| context.principal().clone());
         let (context, conversation) = (context.clone(), conversation.clone());
         let workspaces = self.workspaces.clone();

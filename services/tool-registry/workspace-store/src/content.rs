@@ -138,15 +138,6 @@ impl Workspace {
         Ok(bytes)
     }
 
-    /// Bytes of all files, and the most that they may have.
-    ///
-    /// # Errors
-    /// A failure when the disk fails.
-    pub fn room(&self) -> Result<(u64, u64), Failure> {
-        let most = self.limits().total_bytes as u64;
-        Ok((self.tree()?.bytes(), most))
-    }
-
     pub(crate) fn tree(&self) -> Result<Tree, Failure> {
         let tree = Tree::of(&self.dir, self.limits());
         tree.map_err(|error| failure::of_io(failure::WORKSPACE, &error))
@@ -222,7 +213,8 @@ impl Workspace {
         Ok(digests.know(&place, &metadata, facts))
     }
 
-    /// Removes the name of a file, and the directories above it that are empty then. No directory is synced. Returns the size that it had.
+    /// Removes the name of a file, and the directories above it that are empty then. No directory is synced. Returns the
+    /// size that it had.
     pub(crate) fn unlink(&self, path: &WorkspacePath) -> Result<u64, Failure> {
         let place = path.relative();
         let at = |error: io::Error| failure::of_io(&place, &error);
@@ -241,7 +233,7 @@ impl Workspace {
         let mut directories: Vec<String> = path.with_directories().collect();
         directories.pop();
         for directory in directories.iter().rev() {
-            // One that is not empty stays, and so do those above it.
+            // A directory that is not empty stays, and so does each one above it.
             if self.dir.remove_dir(directory).is_err() {
                 return;
             }

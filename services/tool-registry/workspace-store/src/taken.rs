@@ -59,7 +59,7 @@ impl Workspace {
     fn recorded(&self, runtime: &str) -> io::Result<Taken> {
         let path = format!("{TAKEN}/{runtime}/{}", self.place);
         match self.shared.root.read(path) {
-            // One that a power loss has cut off counts for none.
+            // A record that a power loss has cut off counts for none.
             Ok(text) => Ok(serde_json::from_slice(&text).unwrap_or_default()),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Taken::default()),
             Err(error) => Err(error),

@@ -69,11 +69,6 @@ impl Tree {
         self.folded.contains_key(&fold(path))
     }
 
-    /// Bytes of all files.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
     /// Adds a file, in the place of the file that had its path, with the directories above it.
     ///
     /// # Errors

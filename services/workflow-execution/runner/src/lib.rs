@@ -88,9 +88,6 @@ pub use peers::{Clients, Peers};
 pub use result_cache::{LastResult, ResultCache, ResultChange, ResultRow, ResultStore, TenantKey};
 pub use run_place::{RunBounds, RunEntry, RunPlace, RunPlaces};
 
-/// The prefix of the id of a conversation that was created for a run alone.
-pub const OWN_CONVERSATION: &str = "flow-";
-
 /// Executes runs.
 #[derive(Debug)]
 pub struct Runner {

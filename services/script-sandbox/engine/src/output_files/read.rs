@@ -68,6 +68,22 @@ pub(crate) fn sum(file: &mut File, size: u64, deadline: Instant) -> Result<u32, 
     Ok(hasher.finalize())
 }
 
+/// Both, read once.
+pub(crate) fn digest_and_sum(
+    file: &mut File,
+    size: u64,
+    deadline: Instant,
+) -> Result<(BlobDigest, u32), RefusedReason> {
+    let (mut digest, mut sum) = (Sha256::new(), crc32fast::Hasher::new());
+    each_piece(file, size, deadline, |piece| {
+        digest.update(piece);
+        sum.update(piece);
+        Ok(())
+    })?;
+    file.rewind().map_err(|_| RefusedReason::Unreadable)?;
+    Ok((BlobDigest::finished(digest), sum.finalize()))
+}
+
 /// Reads a small file.
 pub(crate) fn inline(file: &mut File, size: u64) -> Result<Vec<u8>, RefusedReason> {
     let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or(0));

@@ -21,7 +21,7 @@ use tonic::{Code, Status};
 
 use super::ResolvedCall;
 
-pub(super) use code_files::{CodeFiles, LeftFiles};
+pub(super) use code_files::{CodeFiles, LeftFiles, reason_of};
 pub use packages::PackageSets;
 pub(super) use packages::Ran;
 pub use sessions::Sessions;
@@ -44,11 +44,6 @@ impl Sandbox {
     /// Takes script-sandbox behind a transport, and its package sets.
     pub fn new(sandbox: Transport, packages: PackageSets) -> Self {
         Self { sandbox, packages }
-    }
-
-    /// Script-sandbox.
-    pub(super) fn transport(&self) -> &Transport {
-        &self.sandbox
     }
 
     /// The package sets.

@@ -228,6 +228,7 @@ fn status(failure: Failure) -> Status {
         "too_large" => limit("file_bytes"),
         "workspace_full" => limit("workspace_bytes"),
         "agent_unavailable" => grpc_kit::Failure::dependency_unavailable("agent-runtime"),
+        "invalid_conversation_id" => return invalid("conversation_id", &failure),
         _ if failure.category == Category::Validation || failure.category == Category::Policy => {
             return invalid("path", &failure);
         }

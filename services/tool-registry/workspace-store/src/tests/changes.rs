@@ -98,7 +98,7 @@ fn changes_that_do_not_fit_are_made_all_or_not_at_all() {
         failure.message
     );
     assert_eq!(workspace.files().unwrap().len(), 1);
-    // What goes makes room, whatever the order.
+    // A removal makes room, whatever the order.
     let moved = vec![
         change("new", Some("1234567"), None),
         change("old", None, Some("123456")),
@@ -109,7 +109,7 @@ fn changes_that_do_not_fit_are_made_all_or_not_at_all() {
 }
 
 #[test]
-fn names_that_differ_only_in_case_are_refused_whoever_writes_them() {
+fn a_path_that_differs_only_in_case_from_another_is_refused_to_every_writer() {
     let fixture = Fixture::new();
     let workspace = fixture.workspace();
     for file in ["Sub/Straße.csv", "Sub/other"] {
@@ -263,7 +263,7 @@ fn the_paths_of_all_files_fit_into_a_message() {
         failure.message.contains("the paths of its files"),
         "{failure:?}"
     );
-    // One that is there is replaced, and one that is gone makes room.
+    // A file that is there is replaced, and a removal makes room.
     put(&mut tree, 0).unwrap();
     tree.remove(&format!("{directory}/{:0200}", 1));
     put(&mut tree, fit).unwrap();

@@ -1,7 +1,7 @@
 //! The lookups of nodes in the cache, and the notes of their results.
 
 use contracts::tavern::common::v1 as common;
-use core_types::{Tenant, Timestamp};
+use core_types::{CONVERSATION_OF_WORKFLOW, Tenant, Timestamp};
 
 use workflow_domain::cache::CacheScope;
 use workflow_domain::cache_key::{KeyParts, node_name};
@@ -11,8 +11,8 @@ use workflow_domain::node_definition::Reuse;
 use workflow_domain::node_type::{Effect, Step};
 use workflow_domain::plan::NodeIndex;
 
+use super::super::Clients;
 use super::super::describe_tools::etags_if_read_only;
-use super::super::{Clients, OWN_CONVERSATION};
 use super::{Hit, Miss, Wanted};
 
 /// The dependencies of a run's results apart from their nodes.
@@ -54,10 +54,11 @@ impl KeyInputs {
             Some(Ok(Step::Effect(effect))) => tools_of(&effect),
             Some(_) => return None,
         };
-        let conversation = match reads && !of_run.conversation_id.starts_with(OWN_CONVERSATION) {
-            true => of_run.conversation_id.as_str(),
-            false => "",
-        };
+        let conversation =
+            match reads && !of_run.conversation_id.starts_with(CONVERSATION_OF_WORKFLOW) {
+                true => of_run.conversation_id.as_str(),
+                false => "",
+            };
         let scope = of_run.scope(settings.scope);
         Some(Self {
             tenant: of_run.tenant,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::{self as common, CallStatus, ErrorReason, Run, RunEvent};
 use contracts::tavern::workflow::v1::{ForkPlan, ForkRunRequest, ForkRunResponse, RepeatedEffect};
-use core_types::RunId;
+use core_types::{CONVERSATION_OF_WORKFLOW, RunId};
 use grpc_kit::failure::internal;
 use grpc_kit::{CallContext, Failure};
 use run_client::settle_decided;
@@ -20,9 +20,9 @@ use workflow_domain::engine::Event;
 use workflow_domain::fork::taken_over;
 use workflow_domain::interface::read_inputs;
 use workflow_domain::plan::{NodeIndex, Plan};
+use workflow_runner::Clients;
 use workflow_runner::forked::{calls_taken_over, first_events};
 use workflow_runner::run_state::{RecordedCall, RunState};
-use workflow_runner::{Clients, OWN_CONVERSATION};
 
 use super::Inner;
 use super::fork_edit;
@@ -269,7 +269,7 @@ fn check(request: &ForkRunRequest, plan: &ForkPlan, undecided: &[String]) -> Res
 }
 
 fn start_of(context: &CallContext, request: &ForkRunRequest, meta: &RunMeta) -> StartRun {
-    let own = meta.conversation_id.starts_with(OWN_CONVERSATION);
+    let own = meta.conversation_id.starts_with(CONVERSATION_OF_WORKFLOW);
     StartRun {
         subject: meta.subject.clone(),
         conversation_id: match own {

@@ -9,7 +9,9 @@ use contracts::tavern::common::v1::{ErrorCategory, Run, RunEvent, RunOptions};
 use contracts::tavern::workflow::v1::{
     RunConcurrency, StartRunRequest, StartRunResponse, start_run_request,
 };
-use core_types::{ConversationId, Durability, RequestId, RunId, Tenant, WorkflowId};
+use core_types::{
+    CONVERSATION_OF_WORKFLOW, ConversationId, Durability, RequestId, RunId, Tenant, WorkflowId,
+};
 use grpc_kit::failure::internal;
 use grpc_kit::{CallContext, Failure};
 use run_events::{
@@ -29,7 +31,7 @@ use workflow_domain::plan_waits;
 use workflow_runner::allowance::Allowance;
 use workflow_runner::checkpoints::Checkpoints;
 use workflow_runner::run_state::RunState;
-use workflow_runner::{OWN_CONVERSATION, Prepared, RunEntry, RunPlace};
+use workflow_runner::{Prepared, RunEntry, RunPlace};
 
 use super::Inner;
 use super::concurrency;
@@ -165,7 +167,8 @@ impl Inner {
         );
         start.owner_data = self.keep(context.tenant(), &target, durability).await?;
         if start.conversation_id.is_empty() {
-            start.conversation_id = format!("{OWN_CONVERSATION}{}", self.ids.next_uuid().simple());
+            let drawn = self.ids.next_uuid().simple();
+            start.conversation_id = format!("{CONVERSATION_OF_WORKFLOW}{drawn}");
         }
         let (recorder, meta) = match self.runs.start(context, start).await? {
             Started::New(recorder, meta) => (recorder, meta),

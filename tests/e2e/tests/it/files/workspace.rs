@@ -2,6 +2,8 @@
 
 use anyhow::Context;
 use contracts::tavern::common::v1::{CallResult, CallStatus};
+use contracts::tavern::sandbox::v1::session_service_client::SessionServiceClient;
+use contracts::tavern::sandbox::v1::{ListSessionsRequest, RunCellRequest};
 use serde_json::{Value, json};
 use testkit::Stack;
 
@@ -81,43 +83,56 @@ async fn file_tools_cells_code_and_clients_work_on_the_same_files() -> anyhow::R
     Ok(())
 }
 
+/// Runs a cell in the interpreter of a conversation without its workspace, as a thread that lives on would.
+async fn behind(stack: &Stack, conversation: &str, code: &str) -> anyhow::Result<()> {
+    let transport = stack.transport_with(None);
+    let mut sessions = SessionServiceClient::new(transport.outermost());
+    let request = ListSessionsRequest {
+        caller_id: Some(conversation.to_owned()),
+        ..ListSessionsRequest::default()
+    };
+    let listed = sessions.list_sessions(request).await?.into_inner();
+    let session = listed.sessions.first().context("an interpreter")?;
+    let request = RunCellRequest {
+        session_id: session.session_id.clone(),
+        caller_id: conversation.to_owned(),
+        source_text: code.to_owned(),
+        ..RunCellRequest::default()
+    };
+    let mut events = sessions.run_cell(request).await?.into_inner();
+    while events.message().await?.is_some() {}
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_both_sides_changed_stays_in_both_versions() -> anyhow::Result<()> {
     let stack = Stack::all_in_one().await?;
     let files = Client::of(&stack, "talk");
     files.put("report.csv", "", b"first").await?;
     files.put("gone.csv", "", b"first").await?;
-    cell(&stack, "talk", "import time, os").await?;
-    let code = "open('go', 'w').close()\nprint('begun', flush=True)\n\
-                while not os.path.exists('/tmp/never') and time.sleep(1.5) is None: break\n\
-                open('report.csv', 'w').write('by the cell'); open('gone.csv', 'w').write('kept')";
-    let running = cell(&stack, "talk", code);
-    let meanwhile = async {
-        // While the cell runs, the other side changes both.
-        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-        files.put("report.csv", "", b"by a person").await?;
-        files.send("DELETE", "gone.csv", "", b"").await
-    };
-    let (ran, other) = tokio::join!(running, meanwhile);
-    assert_eq!(other?.status, 204);
-    let ran = output(&ran?)?;
+    cell(&stack, "talk", "None").await?;
+    let change =
+        "open('report.csv', 'w').write('by the code'); open('gone.csv', 'w').write('kept')";
+    behind(&stack, "talk", change).await?;
+    files.put("report.csv", "", b"by a person").await?;
+    let deleted = files.send("DELETE", "gone.csv", "", b"").await?;
+    assert_eq!(deleted.status, 204);
+    let ran = output(&cell(&stack, "talk", "None").await?)?;
     let conflict = ran["files"].as_array().context("files")?;
     let conflict = conflict.iter().find(|file| file["path"] == "report.csv");
     let conflict = conflict.context("the file is named")?;
     assert_eq!(
         (&conflict["change"], &conflict["kept_as"]),
-        (&json!("conflict"), &json!("report (cell 2).csv"))
+        (&json!("conflict"), &json!("report (cell 3).csv"))
     );
     assert_eq!(files.get("report.csv", "").await?.body, b"by a person");
-    assert_eq!(
-        files.get("report (cell 2).csv", "").await?.body,
-        b"by the cell"
-    );
+    let beside = files.get("report (cell 3).csv", "").await?;
+    assert_eq!(beside.body, b"by the code");
     assert_eq!(files.get("gone.csv", "").await?.body, b"kept");
     // The interpreter has them as the conversation does.
-    let seen = "open('report.csv').read(), open('report (cell 2).csv').read()";
+    let seen = "open('report.csv').read(), open('report (cell 3).csv').read()";
     let seen = output(&cell(&stack, "talk", seen).await?)?;
-    assert_eq!(seen["value"], "('by a person', 'by the cell')");
+    assert_eq!(seen["value"], "('by a person', 'by the code')");
     Ok(())
 }
 
@@ -165,7 +180,7 @@ async fn changes_that_the_workspace_refuses_stay_in_the_interpreter() -> anyhow:
         .await?;
     let files = Client::of(&stack, "talk");
     cell(&stack, "talk", "import os, time").await?;
-    // What a person puts there meanwhile leaves no room for the changes.
+    // A file that a person puts there meanwhile leaves no room for the changes.
     let code = "open('kept.txt', 'w').write('kept')\nopen('large', 'wb').write(b'x' * 600_000)\ntime.sleep(1.5)";
     let running = cell(&stack, "talk", code);
     let meanwhile = async {

@@ -44,13 +44,11 @@ pub(super) async fn run(
         runtime,
         packages: &packages,
     };
-    let opened = files.open(&resolved.context, conversation).await;
-    let workspace = match opened {
-        Ok(workspace) => workspace,
+    let opened = CodeFiles::open(files, sandbox, &resolved.context, conversation);
+    let files = match opened.await {
+        Ok(files) => files,
         Err(failure) => return CallOutcome::Failed(failure),
     };
-    let files = (files.all(), workspace);
-    let files = CodeFiles::new(sandbox.transport(), &resolved.context, &caller, files);
     let ran = match sessions.run_cell(place, code, resolved, &files).await {
         Ok(ran) => ran,
         Err(outcome) => return outcome,

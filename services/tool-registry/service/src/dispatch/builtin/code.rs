@@ -12,7 +12,9 @@ use super::{left_files, optional_text, text};
 use crate::conversation_files::ConversationFiles;
 use crate::dispatch::{
     ResolvedCall,
-    sandbox::{CodeFiles, LeftFiles, Ran, Sandbox, failed_verdict, has_exited, portable},
+    sandbox::{
+        CodeFiles, LeftFiles, Ran, Sandbox, failed_verdict, has_exited, portable, reason_of,
+    },
 };
 use crate::in_flight::STDOUT;
 
@@ -38,13 +40,17 @@ pub(super) async fn execute(
     let named = optional_text(&resolved.arguments, "packages");
     let packages = sandbox.packages().choose(named, &language).await;
     request.packages.clone_from(&packages);
-    let files = match files_of(sandbox, files, resolved, &request.caller_id).await {
-        Ok(files) => files,
-        Err(failure) => return CallOutcome::Failed(failure),
+    let files = match &resolved.conversation {
+        None => None,
+        Some(conversation) => {
+            request.collect = None;
+            let opened = CodeFiles::open(files, sandbox, &resolved.context, conversation);
+            match opened.await {
+                Ok(files) => Some(files),
+                Err(failure) => return CallOutcome::Failed(failure),
+            }
+        }
     };
-    if files.is_some() {
-        request.collect = None;
-    }
     let ran = sandbox.execute_on(request, resolved, files.as_ref());
     let mut response = match ran.await {
         Ok(response) => response,
@@ -79,22 +85,6 @@ pub(super) async fn execute(
     let mut failure = with_files(failure, &response);
     left_files::name(&mut failure.details, &left);
     CallOutcome::Failed(failure)
-}
-
-/// Returns the files of the conversation; none for a call without one.
-async fn files_of(
-    sandbox: &Sandbox,
-    files: &ConversationFiles,
-    resolved: &ResolvedCall,
-    caller: &str,
-) -> Result<Option<CodeFiles>, Failure> {
-    let Some(conversation) = &resolved.conversation else {
-        return Ok(None);
-    };
-    let workspace = files.open(&resolved.context, conversation).await?;
-    let files = (files.all(), workspace);
-    let (to, context) = (sandbox.transport(), &resolved.context);
-    Ok(Some(CodeFiles::new(to, context, caller, files)))
 }
 
 fn request_of(resolved: &ResolvedCall) -> Result<(String, ExecuteRequest), Failure> {
@@ -202,7 +192,5 @@ fn add_files(output: &mut Map<String, Value>, collected: &CollectedFiles) {
 }
 
 fn refusal(file: &RefusedFile) -> Value {
-    let reason = file.reason().as_str_name();
-    let reason = reason.strip_prefix("REFUSED_REASON_").unwrap_or(reason);
-    json!({"path": file.path, "reason": reason.to_lowercase()})
+    json!({"path": file.path, "reason": reason_of(file)})
 }

@@ -18,7 +18,7 @@ pub(super) fn name(output: &mut Map<String, Value>, left: &Result<LeftFiles, Fai
             return;
         }
     };
-    let files: Vec<Value> = left.made.iter().filter_map(change).collect();
+    let files: Vec<Value> = left.made.iter().map(change).collect();
     if files.len() > MAX_NAMED {
         output.insert("files_count".to_owned(), json!(files.len()));
     }
@@ -26,23 +26,21 @@ pub(super) fn name(output: &mut Map<String, Value>, left: &Result<LeftFiles, Fai
         let files = files.into_iter().take(MAX_NAMED).collect();
         output.insert("files".to_owned(), Value::Array(files));
     }
-    let not_kept = left.not_kept();
-    if !not_kept.is_empty() {
-        let named = not_kept.iter().take(MAX_NAMED);
+    if !left.refused.is_empty() {
+        let named = left.refused.iter().take(MAX_NAMED);
         let named = named.map(|(path, reason)| json!({"path": path, "reason": reason}));
         output.insert("files_not_kept".to_owned(), named.collect());
-        let count = (left.refused_count).max(not_kept.len() as u64);
-        output.insert("files_not_kept_count".to_owned(), json!(count));
+        output.insert("files_not_kept_count".to_owned(), json!(left.refused_count));
     }
 }
 
-fn change(made: &Made) -> Option<Value> {
+fn change(made: &Made) -> Value {
     let change = match made.kind {
         MadeKind::Created => "created",
         MadeKind::Changed => "changed",
         MadeKind::Removed => "removed",
         MadeKind::Conflict => "conflict",
-        MadeKind::Refused(_) => return None,
+        MadeKind::Refused(_) => "refused",
     };
     let mut file = json!({"path": made.path, "change": change});
     if let Some(left) = &made.file {
@@ -53,5 +51,5 @@ fn change(made: &Made) -> Option<Value> {
             file["kept_as"] = json!(left.path);
         }
     }
-    Some(file)
+    file
 }

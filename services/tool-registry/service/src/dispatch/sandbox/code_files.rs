@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use call_outcome::{Category, Failure};
 use contracts::tavern::sandbox::v1::{
-    ChangedFile, DownloadBlobRequest, Limits, StatBlobsRequest, UploadBlobHeader,
+    ChangedFile, DownloadBlobRequest, Limits, RefusedFile, StatBlobsRequest, UploadBlobHeader,
     UploadBlobRequest, Workspace as Wanted, WorkspaceChanges, WorkspaceFile,
     blob_service_client::BlobServiceClient, upload_blob_request::Part,
 };
-use core_types::ContentDigest;
+use core_types::{ContentDigest, ConversationId};
 use futures::stream;
 use grpc_kit::{CallContext, Outbound, Transport};
 use tonic::Status;
@@ -20,7 +20,8 @@ use workspace_store::{
     Change, Condition, File, Made, MadeKind, OpenFile, Staged, Taken, Workspace, Workspaces,
 };
 
-use crate::conversation_files::blocking;
+use super::{Sandbox, portable};
+use crate::conversation_files::{ConversationFiles, blocking};
 
 /// The size of a piece of a file, in bytes.
 const PIECE: usize = 256 << 10;
@@ -42,29 +43,33 @@ pub(in crate::dispatch) struct CodeFiles {
 /// The changes that code made to the files.
 #[derive(Debug, Default)]
 pub(in crate::dispatch) struct LeftFiles {
-    /// The changes, by path.
+    /// The changes that were made, by path.
     pub(in crate::dispatch) made: Vec<Made>,
-    /// Entries that are no files: the path and the reason of each.
+    /// Entries that are no files, and files that no workspace can hold: the path and the reason of each.
     pub(in crate::dispatch) refused: Vec<(String, String)>,
     /// The number of all of them.
     pub(in crate::dispatch) refused_count: u64,
 }
 
 impl CodeFiles {
-    /// Takes the workspace of a conversation, and the sandbox for the calls of `context`.
-    pub(in crate::dispatch) fn new(
-        sandbox: &Transport,
+    /// Opens the workspace of a conversation, for code in the sandbox.
+    ///
+    /// # Errors
+    /// As [`ConversationFiles::open`].
+    pub(in crate::dispatch) async fn open(
+        files: &ConversationFiles,
+        sandbox: &Sandbox,
         context: &CallContext,
-        caller: &str,
-        (workspaces, workspace): (&Workspaces, Workspace),
-    ) -> Self {
-        Self {
-            sandbox: sandbox.clone(),
+        conversation: &ConversationId,
+    ) -> Result<Self, Failure> {
+        let workspace = files.open(context, conversation).await?;
+        Ok(Self {
+            sandbox: sandbox.sandbox.clone(),
             context: context.clone(),
-            caller: caller.to_owned(),
-            workspaces: workspaces.clone(),
+            caller: portable(conversation.as_str()),
+            workspaces: files.all().clone(),
             workspace: Arc::new(workspace),
-        }
+        })
     }
 
     /// Returns the files, as the sandbox is to have them.
@@ -186,8 +191,8 @@ impl CodeFiles {
         if let Some(overflow) = changes.overflow {
             let limits = self.workspace.limits();
             let problem = format!(
-                "the code left {} files and directories with {} bytes together; at most {} with {}, and {} in one \
-                 file, are taken, so none was",
+                "the code left {} files and directories of {} bytes together, and no change was taken: a workspace \
+                 holds {} of {} bytes, and files of at most {} bytes",
                 overflow.entries,
                 overflow.total_bytes,
                 limits.entries,
@@ -206,10 +211,7 @@ impl CodeFiles {
             ..LeftFiles::default()
         };
         for file in &changes.refused {
-            let reason = file.reason().as_str_name();
-            let reason = reason.strip_prefix("REFUSED_REASON_").unwrap_or(reason);
-            left.refused
-                .push((file.path.clone(), reason.to_lowercase()));
+            left.refused.push((file.path.clone(), reason_of(file)));
         }
         let mut taken = Vec::new();
         for file in changes.removed {
@@ -231,8 +233,12 @@ impl CodeFiles {
             });
         }
         let (workspace, origin) = (Arc::clone(&self.workspace), origin.to_owned());
-        let made = blocking(move || workspace.make(taken, &origin)).await?;
-        left.made = made;
+        for made in blocking(move || workspace.make(taken, &origin)).await? {
+            match made.kind {
+                MadeKind::Refused(failure) => left.refuse(made.path, failure.message.clone()),
+                _ => left.made.push(made),
+            }
+        }
         Ok(left)
     }
 
@@ -321,36 +327,32 @@ impl LeftFiles {
         match WorkspacePath::exact(path) {
             Ok(path) => Some(path),
             Err(_) => {
-                self.refused.push((path.to_owned(), "name".to_owned()));
-                self.refused_count += 1;
+                self.refuse(path.to_owned(), "name".to_owned());
                 None
             }
         }
+    }
+
+    fn refuse(&mut self, path: String, reason: String) {
+        self.refused.push((path, reason));
+        self.refused_count += 1;
     }
 
     /// The paths of changes that were not taken.
     fn not_taken(&self) -> Vec<String> {
         /// The most paths.
         const MOST: usize = 1_000;
-        let by_workspace = self.made.iter().filter_map(|made| match made.kind {
-            MadeKind::Refused(_) => Some(&made.path),
-            _ => None,
-        });
-        let others = self.refused.iter().map(|(path, _)| path);
-        let all = by_workspace.chain(others).filter(|path| !path.is_empty());
-        all.take(MOST).cloned().collect()
+        let paths = self.refused.iter().map(|(path, _)| path);
+        let named = paths.filter(|path| !path.is_empty());
+        named.take(MOST).cloned().collect()
     }
+}
 
-    /// The files that no workspace can hold, and those that are not files: the path and the reason of each.
-    pub(in crate::dispatch) fn not_kept(&self) -> Vec<(&str, &str)> {
-        let by_workspace = self.made.iter().filter_map(|made| match &made.kind {
-            MadeKind::Refused(failure) => Some((made.path.as_str(), failure.message.as_str())),
-            _ => None,
-        });
-        let others = self.refused.iter();
-        let others = others.map(|(path, reason)| (path.as_str(), reason.as_str()));
-        by_workspace.chain(others).collect()
-    }
+/// Returns the reason for which the sandbox did not collect an entry, as a model reads it.
+pub(in crate::dispatch) fn reason_of(file: &RefusedFile) -> String {
+    let reason = file.reason().as_str_name();
+    let reason = reason.strip_prefix("REFUSED_REASON_").unwrap_or(reason);
+    reason.to_lowercase()
 }
 
 fn next_piece(opened: &mut OpenFile) -> Option<Vec<u8>> {

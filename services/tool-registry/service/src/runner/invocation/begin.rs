@@ -11,7 +11,7 @@ use contracts::tavern::{
     },
     registry::v1::InvokeCallsRequest,
 };
-use core_types::{ConversationId, IdSource};
+use core_types::{CONVERSATION_OF_TEXT, ConversationId, IdSource};
 use grpc_kit::{CallContext, Failure};
 use prost::Message;
 use run_events::{Runs, StartRun, Started, request_hash, to_its_end};
@@ -138,7 +138,7 @@ impl Invocations {
             Some(parsed) => check_calls(parsed, &mut failure),
         }
         let name = match request.conversation_id.as_str() {
-            "" => format!("invocation-{}", self.ids.next_uuid().simple()),
+            "" => format!("{CONVERSATION_OF_TEXT}{}", self.ids.next_uuid().simple()),
             given => given.to_owned(),
         };
         let conversation = ConversationId::new(name);
