@@ -78,7 +78,7 @@
       file: cut(file, LONG)[0],
       cell,
       line,
-      // What is written around a cell that awaits moves its columns, which is not reported then.
+      // The wrapper of a cell that awaits moves its columns, so none is reported.
       column: waiters.has(cell) ? 0 : column,
       function: cut(name ?? '', LONG)[0],
       source: cut(lineOf(file, line).trim(), LONG)[0],
@@ -86,7 +86,7 @@
   };
   const isOwn = (file) => file.startsWith('node:') || file.startsWith('[eval]');
 
-  // What is written around a cell that awaits ends behind its last line.
+  // Whether a line belongs to the wrapper of a cell that awaits: the wrapper ends behind the cell's last line.
   const isAround = (file, line) => {
     const cell = cellOf(file);
     return waiters.has(cell) && line > linesOf(cell).length;
@@ -173,7 +173,7 @@
     return source;
   };
   const awaits = (source) => /\bawait\b/.test(source);
-  // What Node's own prompt makes of input that awaits; null if it does not, or if nothing can be done.
+  // The source as Node's own prompt wraps input that awaits; null if it does not await, or cannot be wrapped.
   const aroundAwait = (source) => {
     if (!awaits(source)) return null;
     try {
@@ -256,7 +256,7 @@
   // While a cell's own code begins and ends, Node takes this listener away for a moment: an interrupt
   // just then ends the session.
   process.on('SIGINT', () => interrupt?.());
-  // What fails between cells, in a timer or a forgotten promise, is reported and ends nothing.
+  // An error between cells, in a timer or a forgotten promise, is reported and ends nothing.
   const report = (error) => writeAll(2, wellFormed(`Uncaught ${util.inspect(error)}\n`));
   process.on('uncaughtException', report);
   process.on('unhandledRejection', report);

@@ -140,8 +140,8 @@ pub struct Delivery {
     /// signal is not reported.
     #[serde(default)]
     pub signal: Option<i32>,
-    /// Paths in the working directory to remove before the files are placed. One that is not there, or is a
-    /// directory, stays as it is.
+    /// Paths in the working directory to remove before the files are placed. A path without a file,
+    /// or of a directory, is passed over.
     #[serde(default)]
     pub removals: Vec<String>,
     /// Whether a file that cannot be placed is reported and left out.

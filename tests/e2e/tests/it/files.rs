@@ -281,7 +281,7 @@ async fn a_type_comes_from_the_content_and_no_page_is_one() -> anyhow::Result<()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_was_put_is_one_that_tools_read() -> anyhow::Result<()> {
+async fn tools_read_a_file_that_was_put() -> anyhow::Result<()> {
     let stack = Stack::all_in_one().await?;
     let files = Client::of(&stack, "shared");
     expect(files.put("note.txt", "", b"12 sacks").await?, 201)?;

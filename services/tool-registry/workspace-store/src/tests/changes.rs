@@ -158,7 +158,7 @@ fn paths(workspace: &Workspace) -> Vec<String> {
 }
 
 #[test]
-fn a_directory_goes_with_its_last_file() {
+fn a_directory_is_removed_with_its_last_file() {
     let fixture = Fixture::new();
     let workspace = fixture.workspace();
     for file in ["a/b/c/x", "a/y"] {

@@ -43,7 +43,7 @@ fn messages_are_read() {
 }
 
 #[test]
-fn what_is_no_json_is_an_error() {
+fn text_that_is_not_json_is_an_error() {
     for wrong in ["", "{", "{\"ready\": {}} {}", "\"\u{1}\"", "!"] {
         let mut frames = Frames::default();
         frames.push(&frame(wrong));
