@@ -70,7 +70,7 @@ def wait_for_reader():
         import fcntl
         import termios
 
-        until = time.monotonic() + 0.1
+        until = time.monotonic() + 1
         while fcntl.ioctl(RESULT, termios.FIONREAD, bytes(4)) != bytes(4) and time.monotonic() < until:
             time.sleep(0.0002)
     except (ImportError, OSError):

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use contracts::tavern::common::v1::{
-    CallError, CallResult, CallStatus, RunEvent, RunState, run_event::Kind,
+    CallError, CallResult, CallStatus, ErrorReason, RunEvent, RunState, run_event::Kind,
 };
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
 use contracts::tavern::registry::v1::CallDecision;
@@ -40,12 +40,13 @@ async fn collect_again(stack: &Stack, run_id: &str, after: u64) -> anyhow::Resul
     .await?
 }
 
-/// Whether a client should retry.
+/// Whether a client should retry: the service is away, or has too many requests that wait for a service that is.
 pub(crate) fn comes_back(error: &anyhow::Error) -> bool {
-    let unavailable = error
-        .downcast_ref::<Status>()
-        .is_some_and(|status| status.code() == Code::Unavailable);
-    unavailable || error.to_string() == "the server drains"
+    let is_away = error.downcast_ref::<Status>().is_some_and(|status| {
+        let is_busy = grpc_kit::reason(status) == Some(ErrorReason::Overloaded);
+        status.code() == Code::Unavailable || is_busy
+    });
+    is_away || error.to_string() == "the server drains"
 }
 
 /// Starts a turn, kills a service once the ledger has `note`, starts the service again, and follows

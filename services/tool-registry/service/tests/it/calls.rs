@@ -18,7 +18,7 @@ use tonic::{Code, Status};
 use crate::{
     backend::register_led_to,
     doubles::peer::{Answer, Peer},
-    fixture::{Fixture, finish, script_tool, until, with_effect},
+    fixture::{Fixture, finish, idempotent_script_tool, script_tool, until, with_effect},
     invocation::{self, cancel, doubts, invoke, run},
 };
 
@@ -164,9 +164,10 @@ async fn a_rejected_call_is_returned_and_leaves_no_entry() {
 
 #[tokio::test]
 async fn after_a_crash_a_started_call_continues_by_itself_if_it_may_be_repeated() {
-    let mut fixture = Fixture::with_scripts(&[script_tool("effect")]).await;
-    fixture.sandbox.set(Mode::Hold("done".into()));
-    started(&fixture, start("again", "CodeInterpreter:execute", &code())).await;
+    let tools = [idempotent_script_tool("repeatable"), script_tool("effect")];
+    let mut fixture = Fixture::with_scripts(&tools).await;
+    fixture.sandbox.set(Mode::Hold("{}".into()));
+    started(&fixture, start("again", "repeatable", &code())).await;
     started(&fixture, start("once", "effect", &code())).await;
     until("both dispatches", || fixture.sandbox.started() == 2).await;
     fixture.crash_and_restart().await;

@@ -292,6 +292,13 @@ pub(crate) fn script_tool(id: &str) -> Value {
            "implementation": {"type": "script", "command": "python run.py"}})
 }
 
+/// A script tool that may be repeated.
+pub(crate) fn idempotent_script_tool(id: &str) -> Value {
+    let mut tool = script_tool(id);
+    tool["idempotent"] = json!(true);
+    tool
+}
+
 /// A tool that operators can register: a node of a type that is there.
 pub(crate) fn node_tool(id: &str) -> Value {
     json!({"id": id, "description": "echoes", "parameters": {"type": "object"},

@@ -12,7 +12,9 @@ use serde_json::json;
 use sqlx::{ConnectOptions, sqlite::SqliteConnectOptions};
 use tonic::Code;
 
-use crate::fixture::{Fixture, code_of, finish, put_scripts, script_tool, until, with_effect};
+use crate::fixture::{
+    Fixture, code_of, finish, idempotent_script_tool, put_scripts, script_tool, until, with_effect,
+};
 
 fn code() -> serde_json::Value {
     json!({"language": "bash", "code": "true"})
@@ -98,9 +100,10 @@ async fn another_body_is_refused_under_way_and_settled() {
 
 #[tokio::test]
 async fn p4_after_a_crash_only_a_repeatable_call_is_dispatched_again() {
-    let mut fixture = Fixture::with_scripts(&[script_tool("effect")]).await;
-    fixture.sandbox.set(Mode::Hold("done".into()));
-    let repeatable = with_effect("idempotent", "CodeInterpreter:execute", code());
+    let tools = [idempotent_script_tool("repeatable"), script_tool("effect")];
+    let mut fixture = Fixture::with_scripts(&tools).await;
+    fixture.sandbox.set(Mode::Hold("{}".into()));
+    let repeatable = with_effect("idempotent", "repeatable", code());
     let effect = with_effect("effect", "effect", code());
     for request in [&repeatable, &effect] {
         tokio::spawn(finish(fixture.calls.clone(), request.clone()));
@@ -182,9 +185,7 @@ async fn a_tool_declared_idempotent_only_after_the_crash_is_not_repeated() {
     let effect = with_effect("effect", "effect", code());
     tokio::spawn(finish(fixture.calls.clone(), effect.clone()));
     until("the dispatch", || fixture.sandbox.started() == 1).await;
-    let mut changed = script_tool("effect");
-    changed["idempotent"] = json!(true);
-    put_scripts(&fixture.plugins, &[changed]);
+    put_scripts(&fixture.plugins, &[idempotent_script_tool("effect")]);
     fixture.crash_and_restart().await;
     let (_, unknown) = fixture.finish(effect).await;
     assert_eq!(unknown.status(), CallStatus::InDoubt);

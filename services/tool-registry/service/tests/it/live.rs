@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use tonic::Streaming;
 
 use crate::{
-    fixture::{Fixture, code_of, script_tool, with_effect},
+    fixture::{Fixture, code_of, idempotent_script_tool, script_tool, with_effect},
     invocation::{self, call, invoke},
 };
 
@@ -29,12 +29,17 @@ impl Gate {
 
     /// A program that writes, waits for the gate to be opened, and writes again.
     fn program(&self) -> Value {
+        json!({"language": "python", "code": self.code(1)})
+    }
+
+    /// The code of such a program, which writes to a file descriptor.
+    fn code(&self, descriptor: u8) -> String {
         let path = self.0.path().join("open");
-        let code = format!(
-            "import os, time\nos.write(1, b'one\\n')\n\
-             while not os.path.exists({path:?}): time.sleep(0.002)\nprint('two')"
-        );
-        json!({"language": "python", "code": code})
+        format!(
+            "import os, time\nos.write({descriptor}, b'one\\n')\n\
+             while not os.path.exists({path:?}): time.sleep(0.002)\n\
+             os.write({descriptor}, b'two\\n')\n"
+        )
     }
 
     fn open(&self) {
@@ -43,8 +48,12 @@ impl Gate {
 }
 
 async fn start(fixture: &Fixture, effect_id: &str, arguments: &Value) {
+    start_tool(fixture, effect_id, "CodeInterpreter:execute", arguments).await;
+}
+
+async fn start_tool(fixture: &Fixture, effect_id: &str, tool: &str, arguments: &Value) {
     let request = StartCallRequest {
-        tool_id: "CodeInterpreter:execute".into(),
+        tool_id: tool.into(),
         arguments_json: arguments.to_string(),
         effect_id: effect_id.into(),
         ..Default::default()
@@ -226,8 +235,12 @@ async fn everything_written_is_shown_in_order_and_a_follower_resumes_where_it_wa
 
 #[tokio::test]
 async fn after_a_restart_in_the_middle_followers_discard_what_they_had() {
-    let (mut fixture, gate) = (Fixture::new().await, Gate::new());
-    start(&fixture, "e1", &gate.program()).await;
+    let gate = Gate::new();
+    let mut fixture = Fixture::with_scripts(&[idempotent_script_tool("repeatable")]).await;
+    let script = gate.code(2) + "print('{}')";
+    std::fs::write(fixture.plugins.join("scripts/run.py"), script).unwrap();
+    fixture.restart().await;
+    start_tool(&fixture, "e1", "repeatable", &json!({})).await;
     let mut follower = Follower::new(&fixture, "e1").await;
     let first = follower.chunk().await;
     assert_eq!((first.text.as_str(), first.generation), ("one\n", 0));
@@ -242,8 +255,8 @@ async fn after_a_restart_in_the_middle_followers_discard_what_they_had() {
     let (after, generation) = (follower.after_sequence, follower.generation);
     let mut resumed = Follower::after(&fixture, "e1", after, generation).await;
     gate.open();
-    let (out, _, call) = resumed.rest(again.text, String::new()).await;
-    assert_eq!(out, "one\ntwo\n");
+    let (_, err, call) = resumed.rest(String::new(), again.text).await;
+    assert_eq!(err, "one\ntwo\n");
     assert_eq!(call.state(), CallState::Succeeded);
 }
 

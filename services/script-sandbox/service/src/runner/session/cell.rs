@@ -209,7 +209,7 @@ impl Cell {
                     return CellExit::Done(Box::new(done));
                 }
                 CellInput::Message(Ok(FromDriver::Result(shown))) => {
-                    self.show(shown, channels).await;
+                    self.show(shown).await;
                     self.hold_back(channels).await;
                 }
                 CellInput::Message(Ok(FromDriver::Lost)) => {
@@ -259,19 +259,31 @@ impl Cell {
         orders: &mut mpsc::Receiver<SessionOrder>,
         run: &mut JoinHandle<Outcome>,
     ) -> CellInput {
-        let (stdout, stderr) = (&mut channels.stdout, &mut channels.stderr);
-        let due = match self.interrupted {
-            None => self.wall_end,
-            Some(Interrupted { again, until, .. }) => again.min(until),
-        };
-        tokio::select! {
-            message = channels.channel.next() => CellInput::Message(message),
-            moved = stdout.step(&self.queue), if !stdout.has_ended() => CellInput::Moved(moved),
-            moved = stderr.step(&self.queue), if !stderr.has_ended() => CellInput::Moved(moved),
-            order = orders.recv() => CellInput::Ordered(order),
-            outcome = run => CellInput::RunOver(outcome.ok().map(Box::new)),
-            () = tokio::time::sleep_until(due) => CellInput::Time,
-            () = left(&mut self.gone, self.deadline), if !self.left => CellInput::CallerLeft,
+        loop {
+            if let Some(message) = channels.channel.take().transpose() {
+                return CellInput::Message(message);
+            }
+            let (stdout, stderr) = (&mut channels.stdout, &mut channels.stderr);
+            let due = match self.interrupted {
+                None => self.wall_end,
+                Some(Interrupted { again, until, .. }) => again.min(until),
+            };
+            let written = tokio::select! {
+                written = channels.channel.written() => written,
+                moved = stdout.step(&self.queue), if !stdout.has_ended() => return CellInput::Moved(moved),
+                moved = stderr.step(&self.queue), if !stderr.has_ended() => return CellInput::Moved(moved),
+                order = orders.recv() => return CellInput::Ordered(order),
+                outcome = &mut *run => return CellInput::RunOver(outcome.ok().map(Box::new)),
+                () = tokio::time::sleep_until(due) => return CellInput::Time,
+                () = left(&mut self.gone, self.deadline), if !self.left => return CellInput::CallerLeft,
+            };
+            let read = match written {
+                Ok(()) => self.read(channels).await,
+                Err(broken) => Err(broken),
+            };
+            if let Err(broken) = read {
+                return CellInput::Message(Err(broken));
+            }
         }
     }
 
@@ -306,19 +318,29 @@ impl Cell {
         }
     }
 
+    /// Reads from the driver's channel, after the output that came before: the driver flushes before it reports a
+    /// result, and waits for its reader before it writes more.
+    async fn read(&mut self, channels: &mut SessionChannels) -> Result<(), Broken> {
+        let outputs = [&mut channels.stdout, &mut channels.stderr];
+        let mut flooded = false;
+        let read = channels.channel.read(|| {
+            let moved = outputs.map(|it| it.drain(&self.queue));
+            flooded = moved.contains(&Moved::Flood);
+        });
+        if flooded {
+            self.interrupt(Interruption::Output, INTERRUPT_GRACE, channels)
+                .await;
+        }
+        read
+    }
+
     /// Reports a result.
-    async fn show(&mut self, shown: ShownResult, channels: &mut SessionChannels) {
+    async fn show(&mut self, shown: ShownResult) {
         let Some(taken) = self.results.take(self.number, shown) else {
             return;
         };
-        // The driver has flushed before, so that earlier output is in the pipes; it waits a moment before it writes more.
-        let flooded = [&mut channels.stdout, &mut channels.stderr].map(|it| it.drain(&self.queue));
         if let Some(result) = self.results.keep(taken).await {
             self.queue.put(CellEvent::Result(Box::new(result)));
-        }
-        if flooded.contains(&Moved::Flood) {
-            self.interrupt(Interruption::Output, INTERRUPT_GRACE, channels)
-                .await;
         }
     }
 

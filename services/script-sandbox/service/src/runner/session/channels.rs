@@ -106,26 +106,47 @@ impl Channel {
 
     /// Sends while it waits for the next message. Safe to cancel.
     pub(super) async fn next(&mut self) -> Result<FromDriver, Broken> {
-        let mut part = [0; 4096];
         loop {
-            if let Some(message) = self.frames.take()? {
+            if let Some(message) = self.take()? {
                 return Ok(message);
             }
+            self.written().await?;
+            self.read(|| ())?;
+        }
+    }
+
+    /// Takes the next message of those that were read.
+    pub(super) fn take(&mut self) -> Result<Option<FromDriver>, Broken> {
+        self.frames.take()
+    }
+
+    /// Sends while it waits until the driver has written, or has closed the channel. Safe to cancel.
+    pub(super) async fn written(&mut self) -> Result<(), Broken> {
+        loop {
             tokio::select! {
-                readable = self.result.readable() => {
-                    readable.map_err(|_| Broken::Closed)?;
-                }
-                () = send(self.job.as_ref(), &mut self.outgoing) => continue,
+                readable = self.result.readable() => return readable.map_err(|_| Broken::Closed),
+                () = send(self.job.as_ref(), &mut self.outgoing) => {}
             }
-            match self.result.try_read(&mut part) {
-                Ok(0) => return Err(Broken::Closed),
-                Ok(read) => {
-                    self.received += read as u64;
-                    self.frames.push(&part[..read]);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(_) => return Err(Broken::Closed),
+        }
+    }
+
+    /// Reads a part of what the driver wrote. Everything that it flushed elsewhere before it began a message is
+    /// there `earlier` than the part that makes that message whole.
+    pub(super) fn read(&mut self, earlier: impl FnOnce()) -> Result<(), Broken> {
+        let mut part = [0; 4096];
+        // Bytes that come only now are left. One byte finds the end of the channel, and is no message.
+        let there = rustix::io::ioctl_fionread(&self.result).unwrap_or(0);
+        let size = usize::try_from(there).map_or(part.len(), |there| there.clamp(1, part.len()));
+        earlier();
+        match self.result.try_read(&mut part[..size]) {
+            Ok(0) => Err(Broken::Closed),
+            Ok(read) => {
+                self.received += read as u64;
+                self.frames.push(&part[..read]);
+                Ok(())
             }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(_) => Err(Broken::Closed),
         }
     }
 }

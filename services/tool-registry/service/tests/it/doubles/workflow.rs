@@ -9,8 +9,9 @@ use std::{
 
 use contracts::tavern::{
     common::v1::{
-        CallError, ErrorReason, NodeStarted, OutputChunk, PendingWork, Run, RunEvent, RunOutcome,
-        RunStarted, RunState, WatchEnd, WorkKind, run_event::Kind, watch_record::Record,
+        CallError, ErrorReason, NodeStarted, OutputChunk, OutputStream, PendingWork, Run, RunEvent,
+        RunOutcome, RunStarted, RunState, WatchEnd, WorkKind, run_event::Kind,
+        watch_record::Record,
     },
     run::v1::{
         AnswerWaitRequest, AnswerWaitResponse, CancelRunRequest, CancelRunResponse,
@@ -387,6 +388,7 @@ impl RunService for PlayedWorkflows {
         let writes = self.writes.lock().unwrap().clone();
         events.extend(writes.into_iter().map(|text| {
             Kind::OutputChunk(OutputChunk {
+                stream: OutputStream::Out.into(),
                 text,
                 ..OutputChunk::default()
             })

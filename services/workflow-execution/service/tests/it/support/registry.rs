@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use super::below::RunsBelow;
 use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::{
-    CallError, CallResult, CallStatus, ErrorCategory, ErrorReason, OutputChunk, RunEvent,
+    CallError, CallResult, CallStatus, ErrorCategory, ErrorReason, OutputChunk, OutputStream,
+    RunEvent,
 };
 use contracts::tavern::registry::v1::call_service_server::CallService;
 use contracts::tavern::registry::v1::call_tool_response::Record;
@@ -297,6 +298,7 @@ fn attempt_of(request: &CallToolRequest) -> String {
 fn chunk(effect_id: &str, run_id: &str) -> CallToolResponse {
     let chunk = OutputChunk {
         effect_id: effect_id.to_owned(),
+        stream: OutputStream::Out.into(),
         text: "hello".to_owned(),
         ..OutputChunk::default()
     };
@@ -352,6 +354,7 @@ impl CallService for RegistryDouble {
                 let run_id = request.effect_id.split('/').next().unwrap_or_default();
                 let first = OutputChunk {
                     effect_id: request.effect_id.clone(),
+                    stream: OutputStream::Out.into(),
                     text: "1\n".to_owned(),
                     json_lines: true,
                     ..OutputChunk::default()
@@ -361,6 +364,7 @@ impl CallService for RegistryDouble {
             "workflow:run_and_report" => {
                 let run_id = request.effect_id.split('/').next().unwrap_or_default();
                 let of_key = |key: &str| OutputChunk {
+                    stream: OutputStream::Out.into(),
                     text: "hello".to_owned(),
                     interface_key: key.to_owned(),
                     ..OutputChunk::default()
