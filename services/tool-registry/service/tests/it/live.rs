@@ -239,7 +239,7 @@ async fn after_a_restart_in_the_middle_followers_discard_what_they_had() {
     let mut fixture = Fixture::with_scripts(&[idempotent_script_tool("repeatable")]).await;
     let script = gate.code(2) + "print('{}')";
     std::fs::write(fixture.plugins.join("scripts/run.py"), script).unwrap();
-    fixture.restart().await;
+    fixture.crash_and_restart().await;
     start_tool(&fixture, "e1", "repeatable", &json!({})).await;
     let mut follower = Follower::new(&fixture, "e1").await;
     let first = follower.chunk().await;
