@@ -75,7 +75,10 @@ const PARTS: [(&str, &[&str]); 4] = [
             "service",
         ],
     ),
-    ("tool-registry", &["domain", "workspace-store", "service"]),
+    (
+        "tool-registry",
+        &["domain", "plugin-package", "workspace-store", "service"],
+    ),
     (
         "workflow-execution",
         &["domain", "nodes", "runner", "service"],

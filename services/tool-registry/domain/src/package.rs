@@ -1,7 +1,5 @@
 //! The files of a plugin: the names that they may have, their bounds, and their digest.
 
-use std::collections::HashMap;
-
 use sha2::{Digest, Sha256};
 
 /// The most files of a plugin, front-end assets aside.
@@ -35,14 +33,7 @@ impl Package {
     /// Sorts the files by path and computes their digest.
     pub fn new(mut files: Vec<PackageFile>) -> Self {
         files.sort_by(|a, b| a.path.cmp(&b.path));
-        let contents = files.iter().map(|file| {
-            (
-                &*file.path,
-                file.content.len(),
-                Sha256::digest(&file.content),
-            )
-        });
-        let digest = digest_of(contents.map(|(path, size, hash)| (path, size, hex::encode(hash))));
+        let digest = digest(&files);
         Self { files, digest }
     }
 
@@ -61,6 +52,14 @@ impl PartialEq for Package {
     fn eq(&self, other: &Self) -> bool {
         self.digest == other.digest
     }
+}
+
+/// Computes the digest over path, size and content of files that are sorted by path (rule R103), with its `sha256:`.
+pub fn digest(files: &[PackageFile]) -> String {
+    digest_of(files.iter().map(|file| {
+        let hash = Sha256::digest(&file.content);
+        (&*file.path, file.content.len(), hex::encode(hash))
+    }))
 }
 
 /// Computes the digest of files by path, size in bytes and SHA-256 in hexadecimal digits.
@@ -117,17 +116,6 @@ pub fn relative_path(written: &str) -> Result<String, String> {
     Ok(parts.join("/"))
 }
 
-/// Finds two paths that differ in letter case only, which one of two systems would confuse.
-pub fn case_twins<'a>(paths: impl IntoIterator<Item = &'a str>) -> Option<(String, String)> {
-    let mut seen: HashMap<String, &str> = HashMap::new();
-    for path in paths {
-        if let Some(twin) = seen.insert(path.to_lowercase(), path) {
-            return Some((twin.to_owned(), path.to_owned()));
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,14 +163,5 @@ mod tests {
             assert!(relative_path(bad).is_err(), "{bad:?}");
         }
         assert!(relative_path(&"a/".repeat(17)).is_err());
-    }
-
-    #[test]
-    fn paths_that_differ_in_case_only_are_found() {
-        assert_eq!(case_twins(["a", "b"]), None);
-        assert_eq!(
-            case_twins(["Read.py", "x", "read.py"]),
-            Some(("Read.py".into(), "read.py".into()))
-        );
     }
 }

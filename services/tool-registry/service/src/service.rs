@@ -42,7 +42,7 @@ use crate::{
     identities::{Identities, Issuers},
     ledger::Ledger,
     peers::Peers,
-    plugins::{self, PluginInfo, Plugins, Skipped},
+    plugins::{self, LoadedPlugin, PluginInfo, Plugins, Skipped},
     rpc::{
         ApprovalRpc, AuditRpc, Audited, CallRpc, CatalogueRpc, IdentityRpc, TenantRpc, WorkspaceRpc,
     },
@@ -431,7 +431,7 @@ fn first_catalogue(plugins: &mut Plugins) -> Catalogue {
             .add(definition, Origin::Builtin)
             .expect("the platform's own definitions are tested");
     }
-    for plugin in &plugins.loaded {
+    for LoadedPlugin { directory, plugin } in &plugins.loaded {
         let name = plugin.manifest.name.to_string();
         for found in &plugin.manifest.diagnostics {
             tracing::warn!(
@@ -450,7 +450,7 @@ fn first_catalogue(plugins: &mut Plugins) -> Catalogue {
             match catalogue.add(tool.clone(), Origin::Plugin(name.clone())) {
                 Ok(_) => tools += 1,
                 Err(reason) => plugins.skipped.push(Skipped {
-                    directory: plugin.directory.clone(),
+                    directory: directory.clone(),
                     violations: left_out(id.as_str(), reason),
                 }),
             }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Plugins;
+use super::{LoadedPlugin, Plugins};
 use tool_domain::{catalogue::Catalogue, diagnostic::Diagnostic, tool::Origin};
 
 /// A plugin as the API shows it: one that was loaded, or one that was left out.
@@ -31,14 +31,14 @@ pub struct PluginInfo {
 /// Describes every plugin of a directory, those that were left out included, by directory name.
 pub fn describe(plugins: &Plugins, catalogue: &Catalogue) -> Vec<PluginInfo> {
     let mut all: Vec<PluginInfo> = Vec::new();
-    for plugin in &plugins.loaded {
+    for LoadedPlugin { directory, plugin } in &plugins.loaded {
         let manifest = &plugin.manifest;
         let origin = Origin::Plugin(manifest.name.to_string());
         let mine = catalogue.tools().filter(|tool| *tool.origin() == origin);
         let of_manifest = manifest.diagnostics.iter().cloned();
         let of_tools = plugin.tools.iter().flat_map(|tool| &tool.diagnostics);
         all.push(PluginInfo {
-            directory: plugin.directory.clone(),
+            directory: directory.clone(),
             name: manifest.name.to_string(),
             display_name: manifest.display_name.clone(),
             version: manifest.version.clone(),

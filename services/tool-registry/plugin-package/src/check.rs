@@ -1,0 +1,144 @@
+//! The plugin of files, and the faults of its manifest and its tools.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use call_outcome::Violation;
+use settings::text_file;
+use tool_domain::{
+    definition::{self, Definition, Implementation},
+    manifest::{self, Manifest},
+    package::{Package, PackageFile},
+};
+
+use crate::{MANIFEST, PluginFiles};
+
+/// The end of the name of each definition of a tool.
+const TOOL: &str = ".tool.json";
+
+/// A plugin whose manifest was read.
+#[derive(Clone, Debug)]
+pub struct Plugin {
+    /// Its manifest.
+    pub manifest: Manifest,
+    /// Its tools, each with the files that its scripts see.
+    pub tools: Vec<Definition>,
+    /// The path of the definition of each tool, by id.
+    pub definition_files: BTreeMap<String, String>,
+    /// The digest of all its files, assets included.
+    pub digest: String,
+}
+
+/// The result of a check.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// The plugin with the tools that have no fault; none if its manifest has one.
+    pub plugin: Option<Plugin>,
+    /// All violations of the manifest and of every tool. A pointer is the path of the file, followed by a JSON pointer
+    /// into it.
+    pub violations: Vec<Violation>,
+}
+
+/// Reads the manifest and every definition of a tool. Where the manifest has a fault and so names no directory of
+/// tools, every `*.tool.json` of the plugin counts as one of its definitions.
+pub fn check(files: &PluginFiles) -> Checked {
+    let (manifest, mut violations) = match read_manifest(files.package()) {
+        Ok(manifest) => (Some(manifest), Vec::new()),
+        Err(violations) => (None, violations),
+    };
+    let found = tools_of(manifest.as_ref(), files.package());
+    violations.extend(found.wrong);
+    let paths = found.tools.iter();
+    let paths = paths.map(|(tool, path)| (tool.id.to_string(), (*path).to_owned()));
+    let definition_files = paths.collect();
+    let plugin = manifest.map(|manifest| Plugin {
+        manifest,
+        tools: found.tools.into_iter().map(|(tool, _)| tool).collect(),
+        definition_files,
+        digest: files.digest().to_owned(),
+    });
+    Checked { plugin, violations }
+}
+
+fn read_manifest(package: &Package) -> Result<Manifest, Vec<Violation>> {
+    let mut files = package.files().iter();
+    let content = files
+        .find(|file| file.path == MANIFEST)
+        .map(|file| file.content.clone());
+    let text = text_file::decode(content.unwrap_or_default()).map_err(|error| {
+        let code = "malformed_yaml";
+        vec![Violation::new(MANIFEST, code, error.to_string())]
+    })?;
+    manifest::read(&text).map_err(|violations| within(MANIFEST, violations))
+}
+
+/// Tools with the paths of their definitions, and all problems of other tools.
+#[derive(Default)]
+struct Tools<'a> {
+    tools: Vec<(Definition, &'a str)>,
+    wrong: Vec<Violation>,
+}
+
+/// Returns the tools of a plugin, and all problems of the tools that are left out.
+fn tools_of<'a>(manifest: Option<&Manifest>, package: &'a Arc<Package>) -> Tools<'a> {
+    let prefix = match manifest.map(|manifest| &manifest.tools_entry) {
+        Some(Some(entry)) => format!("{entry}/"),
+        Some(None) => return Tools::default(),
+        None => String::new(),
+    };
+    let files = package.files().iter();
+    let definitions: Vec<&PackageFile> = files
+        .filter(|file| file.path.starts_with(&prefix) && file.path.ends_with(TOOL))
+        .collect();
+    let mut found = Tools::default();
+    if let (Some(entry), true) = (prefix.strip_suffix('/'), definitions.is_empty()) {
+        let message = format!("there is no *{TOOL} in '{entry}'; add one or remove 'tools'");
+        let place = format!("{MANIFEST}/tools/entry");
+        found.wrong.push(Violation::new(place, "no_tools", message));
+    }
+    for file in definitions {
+        match read_tool(file, package) {
+            Ok(tool) if found.tools.iter().any(|(other, _)| other.id == tool.id) => {
+                let message = format!("the id '{}' is given twice; change one", tool.id);
+                let violation = Violation::new(file.path.clone(), "id_taken", message);
+                found.wrong.push(violation);
+            }
+            Ok(tool) => found.tools.push((tool, file.path.as_str())),
+            Err(violations) => found.wrong.extend(within(&file.path, violations)),
+        }
+    }
+    found
+}
+
+fn read_tool(file: &PackageFile, package: &Arc<Package>) -> Result<Definition, Vec<Violation>> {
+    let text = text_file::decode(file.content.clone());
+    let text =
+        text.map_err(|error| vec![Violation::new("", "malformed_json", error.to_string())])?;
+    let mut read = definition::read(&text)?;
+    let found = std::mem::take(&mut read.diagnostics).into_iter();
+    read.diagnostics = found.map(|each| each.in_file(&file.path)).collect();
+    if let Implementation::Script(program) = &read.implementation
+        && !package
+            .files()
+            .iter()
+            .any(|file| file.path == program.entry)
+    {
+        let paths = package.files().iter().map(|file| file.path.as_str());
+        let mut violation = Violation::new(
+            "",
+            "script_not_found",
+            format!("its script '{}' is not a file of the plugin", program.entry),
+        );
+        violation.suggestions = json_schema::nearest_names(&program.entry, paths);
+        return Err(vec![violation]);
+    }
+    read.package = Some(Arc::clone(package));
+    Ok(read)
+}
+
+/// Sets violations of a file in its place.
+fn within(path: &str, mut violations: Vec<Violation>) -> Vec<Violation> {
+    for violation in &mut violations {
+        violation.pointer.insert_str(0, path);
+    }
+    violations
+}
