@@ -86,9 +86,12 @@ fn problem_of(path: &str, most_bytes: usize, most_names: usize) -> Option<String
     })
 }
 
-/// Returns the form in which two names are equal that a file system may take for one: neither the composition of
-/// characters nor their case counts.
+/// Returns the form in which two names of a directory are equal that a file system may take for one: neither the
+/// composition of characters nor their case counts.
 fn folded(name: &str) -> String {
+    if name.is_ascii() {
+        return name.to_ascii_lowercase();
+    }
     // Through capitals, so that 'ß' is equal to 'SS', and both forms of a small sigma to each other.
     let capitals = name.nfd().flat_map(char::to_lowercase);
     let capitals = capitals.flat_map(char::to_uppercase);
@@ -103,31 +106,51 @@ pub(crate) struct Named<'a> {
 }
 
 /// Finds paths that cannot stand beside each other: the same one twice, a file that is a directory too, and files or
-/// directories whose names a file system may take for one. At most one violation for each path.
+/// directories whose names a file system may take for one. At most one violation for each path. Takes time and memory in
+/// proportion to the length of all paths.
 pub(crate) fn collisions<'a>(paths: impl IntoIterator<Item = Named<'a>>) -> Vec<Violation> {
-    let mut seen: HashMap<String, Seen<'a>> = HashMap::new();
-    let mut found = Vec::new();
-    for Named { path, is_directory } in paths {
+    let mut tree = Tree::default();
+    let paths = paths.into_iter();
+    paths
+        .filter_map(|named| Some(tree.add(named)?.into()))
+        .collect()
+}
+
+/// The directories and files of the paths that were seen.
+#[derive(Default)]
+struct Tree<'a> {
+    /// The number of each name, by the number of its directory and its folded form. The root is 0.
+    numbers: HashMap<(usize, String), usize>,
+    /// The names by number, from 1.
+    names: Vec<Seen<'a>>,
+}
+
+impl<'a> Tree<'a> {
+    /// Adds a path, unless it collides.
+    fn add(&mut self, Named { path, is_directory }: Named<'a>) -> Option<Refusal> {
+        let mut directory = 0;
+        let mut start = 0;
         let ends = path.match_indices('/').map(|(at, _)| at);
-        let collision = ends.chain([path.len()]).find_map(|end| {
+        for end in ends.chain([path.len()]) {
             let this = Seen {
                 spelling: &path[..end],
                 is_directory: is_directory || end < path.len(),
                 is_entry: end == path.len(),
             };
-            match seen.get_mut(&folded(this.spelling)) {
-                Some(earlier) => earlier.meet(this),
-                None => {
-                    seen.insert(folded(this.spelling), this);
-                    None
+            let key = (directory, folded(&path[start..end]));
+            directory = *self.numbers.entry(key).or_insert(self.names.len() + 1);
+            match self.names.get_mut(directory - 1) {
+                Some(earlier) => {
+                    if let Some((code, message)) = earlier.meet(this) {
+                        return Some(Refusal::new(path, code, message));
+                    }
                 }
+                None => self.names.push(this),
             }
-        });
-        if let Some((code, message)) = collision {
-            found.push(Refusal::new(path, code, message).into());
+            start = end + 1;
         }
+        None
     }
-    found
 }
 
 /// A name that was seen.
