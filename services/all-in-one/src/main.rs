@@ -4,6 +4,7 @@ mod audit;
 mod bootstrap;
 mod demo;
 mod packages;
+mod plugins;
 mod replay;
 mod serve;
 
@@ -50,6 +51,9 @@ enum Command {
     /// Lock, build, list and remove package sets, the libraries of scripts; no server is needed.
     #[command(subcommand)]
     Packages(packages::Command),
+    /// List and show plugins and their tools; check one and make a new one, for which no server is needed.
+    #[command(subcommand)]
+    Plugins(Plugins),
     #[command(flatten)]
     Client(cli::Command),
 }
@@ -84,6 +88,15 @@ enum Audit {
     #[command(flatten)]
     Client(cli::audit::Command),
     Verify(audit::VerifyAnywhere),
+}
+
+/// The commands about plugins: the client's, and those about files, which need the code of the registry.
+#[derive(Subcommand)]
+enum Plugins {
+    #[command(flatten)]
+    Client(cli::plugins::Command),
+    #[command(flatten)]
+    Files(plugins::Command),
 }
 
 /// The options of [`cli::Remote`] that commands do not use.
@@ -220,6 +233,8 @@ impl Command {
             Self::Audit(Audit::Client(command)) => command.execute(remote).await,
             Self::Audit(Audit::Verify(verify)) => verify.execute(remote).await,
             Self::Packages(command) => command.execute().await,
+            Self::Plugins(Plugins::Client(command)) => command.execute(remote).await,
+            Self::Plugins(Plugins::Files(command)) => command.execute(),
             Self::Client(command) => command.execute(remote).await,
         }
     }

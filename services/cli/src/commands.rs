@@ -17,7 +17,7 @@ pub mod keys;
 mod knowledge;
 mod list;
 mod play;
-mod plugins;
+pub mod plugins;
 mod profiles;
 mod projects;
 mod questions;
@@ -104,7 +104,8 @@ pub struct Remote {
     json: bool,
 }
 
-/// A command to a running Tavern; the commands about runs are [`runs::Command`].
+/// A command to a running Tavern; the commands about runs are [`runs::Command`], those about plugins
+/// [`plugins::Command`].
 #[derive(Subcommand)]
 pub enum Command {
     /// Invoke a text and follow the run to its end.
@@ -115,9 +116,6 @@ pub enum Command {
     /// List, show and call tools.
     #[command(subcommand)]
     Tools(tools::Command),
-    /// List and show plugins and their tools.
-    #[command(subcommand)]
-    Plugins(plugins::Command),
     /// List, show, store and delete the gRPC servers whose methods tools call.
     #[command(subcommand)]
     Backends(backends::Command),
@@ -195,7 +193,6 @@ impl Command {
             Self::Invoke(input) => input.execute(remote).await,
             Self::Calls(command) => command.execute(remote).await,
             Self::Tools(command) => command.execute(remote).await,
-            Self::Plugins(command) => command.execute(remote).await,
             Self::Backends(command) => command.execute(remote).await,
             Self::Tenants(command) => command.execute(remote).await,
             Self::Conversations(command) => command.execute(remote).await,

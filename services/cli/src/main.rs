@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use cli::{Remote, audit, keys, runs};
+use cli::{Remote, audit, keys, plugins, runs};
 
 /// Talks to a running Tavern.
 #[derive(Parser)]
@@ -26,6 +26,9 @@ enum Command {
     /// List, export and verify the records of who changed what and who was denied what.
     #[command(subcommand)]
     Audit(Audit),
+    /// List and show plugins and their tools.
+    #[command(subcommand)]
+    Plugins(plugins::Command),
     #[command(flatten)]
     Client(cli::Command),
 }
@@ -56,6 +59,7 @@ async fn main() -> ExitCode {
         Command::Keys(Keys::Bootstrap(bootstrap)) => bootstrap.execute(&remote).await,
         Command::Audit(Audit::Client(command)) => command.execute(&remote).await,
         Command::Audit(Audit::Verify(verify)) => verify.execute(&remote).await,
+        Command::Plugins(command) => command.execute(&remote).await,
         Command::Client(command) => command.execute(&remote).await,
     };
     executed.unwrap_or_else(|error| grpc_kit::program::report_and_exit_code(&error))

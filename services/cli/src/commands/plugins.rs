@@ -22,7 +22,15 @@ pub enum Command {
 }
 
 impl Command {
-    pub(super) async fn execute(self, remote: &Remote) -> anyhow::Result<ExitCode> {
+    /// Executes the command.
+    ///
+    /// # Errors
+    /// The reason why the command failed.
+    pub async fn execute(self, remote: &Remote) -> anyhow::Result<ExitCode> {
+        remote.located(self.answered(remote).await)
+    }
+
+    async fn answered(self, remote: &Remote) -> anyhow::Result<ExitCode> {
         let mut registry = ToolRegistryServiceClient::new(remote.connect()?);
         match self {
             Self::List => {

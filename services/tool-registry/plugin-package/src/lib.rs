@@ -8,6 +8,8 @@
 //! - [`PluginFiles`]: the scripts and definitions, the front-end assets, and the digest over all of them.
 //! - [`open_plugin`], [`read_directory`]: a directory, through its handle.
 //! - [`read_archive`], [`write_archive`]: an archive, read with suspicion and written in one form.
+//! - [`read_path`], [`write_new_directory`]: either container at a path, for commands.
+//! - [`template`]: the files of a new plugin.
 //! - [`check`]: the plugin of files, and all faults of its manifest and of its tools.
 
 mod archive;
@@ -16,7 +18,9 @@ mod directory;
 mod files;
 mod limits;
 mod names;
+mod place;
 mod refusal;
+mod template;
 
 pub use archive::{MAX_PACKED_BYTES, read_archive, write_archive};
 pub use check::{Checked, Plugin, check};
@@ -24,6 +28,8 @@ pub use directory::{open_plugin, read_directory};
 pub use files::PluginFiles;
 pub use limits::{MAX_ASSET_BYTES, MAX_ASSETS, MAX_ENTRIES};
 pub use names::{MAX_COMPONENT_BYTES, MAX_DEPTH, MAX_PATH_BYTES};
+pub use place::{read_path, write_new_directory};
+pub use template::template;
 
 /// The file that makes a directory a plugin.
 pub const MANIFEST: &str = "plugin.yaml";

@@ -7,4 +7,5 @@ mod directory;
 mod hostile;
 mod made_by;
 mod memory;
+mod place;
 mod round_trip;

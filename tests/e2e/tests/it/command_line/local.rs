@@ -236,3 +236,43 @@ fn the_help_of_a_command_has_only_options_of_use_and_no_empty_default() -> anyho
     }
     Ok(())
 }
+
+#[test]
+fn a_new_plugin_passes_the_check_and_faults_are_printed_one_per_line() -> anyhow::Result<()> {
+    let directory = tempfile::tempdir()?;
+    let run = |arguments: &[&str]| -> anyhow::Result<Output> {
+        let mut command = Command::new(binary("tavern")?);
+        command.args(arguments).current_dir(directory.path());
+        Ok(command.env("TAVERN_ADDRESS", NO_SERVER).output()?)
+    };
+    let made = run(&["plugins", "new", "demo"])?;
+    assert!(made.status.success(), "{made:?}");
+    let checked = run(&["plugins", "check", "demo"])?;
+    assert!(checked.status.success(), "{checked:?}");
+    let printed = text(&checked.stdout);
+    for line in [
+        "name     demo\n",
+        "version  0.1.0\n",
+        "tool     demo:greet  reads only\n",
+        "files    4 with ",
+        "digest   sha256:",
+    ] {
+        assert!(printed.contains(line), "{line} is not in {printed}");
+    }
+    assert!(!run(&["plugins", "new", "demo"])?.status.success());
+    assert!(!run(&["plugins", "new", "../other"])?.status.success());
+
+    let plugin = directory.path().join("demo");
+    std::fs::write(plugin.join("plugin.yaml"), "name: ''\n")?;
+    std::fs::remove_file(plugin.join("scripts/greet.py"))?;
+    let checked = run(&["plugins", "check", "demo"])?;
+    assert_eq!(checked.status.code(), Some(1));
+    let printed = text(&checked.stdout);
+    let places: Vec<&str> = printed
+        .lines()
+        .filter_map(|line| line.split(": ").next())
+        .collect();
+    let expected = ["demo plugin.yaml/name", "demo tools/greet.tool.json"];
+    assert_eq!(places, expected, "{printed}");
+    Ok(())
+}
