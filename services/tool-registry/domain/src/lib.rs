@@ -7,6 +7,9 @@
 //! - [`definition`]: both forms of `*.tool.json`.
 //! - [`program`]: the command of a script tool.
 //! - [`manifest`]: the file `plugin.yaml`.
+//! - [`permissions`]: the rights that a plugin asks for.
+//! - [`hook_point`]: the points at which hooks of plugins run.
+//! - [`options`]: the options of a plugin, and values for them.
 //! - [`package`]: the files of a plugin, and their names.
 //! - [`interface`]: tools that are derived from workflows and from node types.
 //! - [`node_interface`], [`parameters`]: the inputs of workflows and nodes, as a JSON Schema.
@@ -27,15 +30,19 @@ pub mod catalogue;
 pub mod definition;
 pub mod diagnostic;
 pub mod diff;
+pub mod hook_point;
 pub mod identity;
 pub mod interface;
 pub mod manifest;
 pub mod naming;
 pub mod node_interface;
+pub mod options;
 pub mod package;
 pub mod parameters;
 pub mod path;
+pub mod permissions;
 pub mod program;
 pub mod script_output;
+mod section;
 pub mod tenant;
 pub mod tool;

@@ -45,16 +45,43 @@ fn seed_004_6_2_is_read_whole() {
         .iter()
         .map(|each| (each.path.as_str(), each.code.as_str()))
         .collect();
-    let not_supported = ["/nodes", "/frontend", "/permissions"].map(|path| (path, "not_supported"));
-    assert_eq!(found, not_supported);
+    let expected = [
+        ("/nodes", "not_supported"),
+        ("/frontend", "not_supported"),
+        ("/permissions/hooks/0", "client_hook_listed"),
+    ];
+    assert_eq!(found, expected);
+    let asked: Vec<String> = manifest
+        .permissions
+        .iter()
+        .map(|request| request.permission.to_string())
+        .collect();
+    let expected = [
+        "hooks:hook:client:workflow:before-execute",
+        "ui.inject:node:header:right",
+        "ui.wrap:ui:BaseNode",
+    ];
+    assert_eq!(asked, expected);
+    assert!(
+        manifest
+            .permissions
+            .iter()
+            .all(|each| each.reason.is_empty())
+    );
 }
 
 #[test]
 fn a_name_is_all_that_a_plugin_needs_and_unknown_keys_are_remarked() {
-    let manifest = read("name: p\nversion: 1.5\nauthor: someone\n").unwrap();
+    let manifest = read("name: p\nversion: 1.5\nicon: star\n").unwrap();
     assert_eq!(manifest.display_name, "p");
     assert_eq!(manifest.version, "1.5");
-    assert!(manifest.diagnostics[0].message.contains("'author'"));
+    let found: Vec<_> = manifest
+        .diagnostics
+        .iter()
+        .map(|each| each.code.as_str())
+        .collect();
+    assert_eq!(found, ["version_form", "unknown_key"]);
+    assert!(manifest.diagnostics[1].message.contains("'icon'"));
 }
 
 /// Reads a manifest and compares the places and codes of its problems.
@@ -96,14 +123,17 @@ fn every_mistake_of_a_manifest_is_named_at_once() {
 #[test]
 fn an_unknown_permission_is_refused_not_ignored() {
     check(
-        "name: p\npermissions:\n  network: true\n",
-        &[("/permissions/network", "unknown_permission")],
+        "name: p\npermissions:\n  devices: true\n  models: [x]\n",
+        &[
+            ("/permissions/devices", "unknown_permission"),
+            ("/permissions/models", "unknown_permission"),
+        ],
     );
     check(
         "name: p\npermissions:\n  ui:\n    replace: [x]\n  hooks: yes\n  services: all\n",
         &[
-            ("/permissions/ui/replace", "unknown_permission"),
             ("/permissions/hooks", "type_mismatch"),
+            ("/permissions/ui/replace", "unknown_permission"),
             ("/permissions/services", "type_mismatch"),
         ],
     );
@@ -128,4 +158,186 @@ fn aliases_that_multiply_tags_depth_and_size_are_refused() {
         &format!("name: p\ndescription: {}\n", "x".repeat(MAX_MANIFEST_BYTES)),
         &[("", "too_large")],
     );
+}
+
+/// The example of the design, whole.
+const CITY_WEATHER: &str = include_str!("../../tests/fixtures/city_weather.yaml");
+
+#[test]
+fn the_whole_example_is_read() {
+    let manifest = read(CITY_WEATHER).unwrap();
+    assert!(manifest.is_strict);
+    assert_eq!(manifest.license, "MIT");
+    let range = manifest.requires_tavern.as_ref().unwrap();
+    assert!(range.matches(&Version::new(0, 5, 0)) && !range.matches(&Version::new(1, 0, 0)));
+    let entries = [
+        &manifest.nodes_entry,
+        &manifest.tools_entry,
+        &manifest.workflows_entry,
+    ];
+    assert_eq!(
+        entries.map(|entry| entry.as_deref().unwrap()),
+        ["nodes", "tools", "workflows"]
+    );
+    let frontend = &manifest.frontend;
+    assert_eq!(frontend.entry.as_deref(), Some("dist/index.js"));
+    assert_eq!(frontend.styles, ["dist/style.css"]);
+    assert_eq!(frontend.outlets[0].outlet, "node:header:right");
+    assert_eq!(frontend.wraps[0].component, "WeatherFrame");
+    let hooks = &manifest.hooks;
+    assert_eq!((hooks[0].order, hooks[0].timeout.as_millis()), (100, 300));
+    assert_eq!(hooks[0].on_failure, OnFailure::Skip);
+    assert!(
+        matches!(&hooks[0].handler, HookHandler::Script(program) if program.entry == "scripts/metric_units.py")
+    );
+    assert_eq!(hooks[1].handler, HookHandler::Backend("alerts".to_owned()));
+    assert_eq!(
+        (hooks[1].timeout.as_millis(), hooks[1].on_failure),
+        (500, OnFailure::Deny)
+    );
+    assert_eq!(manifest.overrides[0].fallback, Fallback::Builtin);
+    let keys: Vec<_> = manifest
+        .options
+        .iter()
+        .map(|option| option.name.as_str())
+        .collect();
+    assert_eq!(keys, ["units", "cities", "api_key", "cache_minutes"]);
+    let remarks: Vec<_> = (manifest.diagnostics.iter())
+        .filter(|each| each.code != "not_supported")
+        .map(|each| (each.path.as_str(), each.code.as_str()))
+        .collect();
+    let expected = [
+        ("/permissions/hooks/2", "client_hook_listed"),
+        ("/frontend/wraps/0", "ui_not_applied"),
+        (
+            "/permissions/services/override",
+            "permission_without_reason",
+        ),
+    ];
+    assert_eq!(remarks, expected);
+}
+
+#[test]
+fn unknown_keys_are_mistakes_of_a_manifest_with_a_version() {
+    let text = "name: p\nicon: star\nfrontend:\n  build:\n    entri: a.js\n  outlets:\n    - {outlet: x, component: Y, size: 3}\n";
+    assert!(read(text).is_ok());
+    check(
+        &format!("apiVersion: tavern/v1\n{text}"),
+        &[
+            ("/frontend/build/entri", "unknown_key"),
+            ("/frontend/outlets/0/size", "unknown_key"),
+            ("/icon", "unknown_key"),
+        ],
+    );
+    check(
+        "apiVersion: tavern/v2\nname: p\n",
+        &[("/apiVersion", "not_in_enum")],
+    );
+    check(
+        "apiVersion: tavern/v1\nname: My_Plugin\n",
+        &[("/name", "invalid_name")],
+    );
+    assert_eq!(
+        read("name: My_Plugin\n").unwrap().diagnostics[0].code,
+        "invalid_name"
+    );
+}
+
+#[test]
+fn mistakes_of_hooks_overrides_and_dependencies_are_named_at_once() {
+    check(
+        "name: p\nrequires: {tavern: new}\ndependencies: {runtime: ruby, lock: ../x}\n\
+         hooks:\n  - {id: a b, point: 'tool:before', handler: {type: lua}}\n  \
+         - {id: h, point: 'tool:before-call', when: 'result.x', timeout_ms: 9000, handler: {type: script, command: 'sh -c \"x\"'}}\n\
+         services:\n  override:\n    search: {backend: b}\n    knowledge-base: {backend: b, fallback: builtin}\n",
+        &[
+            ("/requires/tavern", "invalid_range"),
+            ("/dependencies/runtime", "not_in_enum"),
+            ("/dependencies/lock", "invalid_path"),
+            ("/hooks/0/id", "invalid_id"),
+            ("/hooks/0/point", "not_in_enum"),
+            ("/hooks/0/handler/type", "not_in_enum"),
+            ("/hooks/1/when", "invalid_expression"),
+            ("/hooks/1/handler/command", "invalid_command"),
+            ("/hooks/1/timeout_ms", "out_of_range"),
+            ("/services/override/search", "not_in_enum"),
+            ("/services/override/knowledge-base/fallback", "not_in_enum"),
+        ],
+    );
+    let lone = read(
+        "name: p\nhooks:\n  - {id: h, point: 'turn:after', handler: {type: grpc, backend: b}}\n",
+    );
+    let found = lone.unwrap().diagnostics;
+    assert!(
+        found
+            .iter()
+            .any(|each| each.code == "permission_missing" && each.path == "/hooks/0")
+    );
+}
+
+/// Calls `visit` with every pointer into a value.
+fn each_place(value: &Value, pointer: &str, visit: &mut impl FnMut(&str)) {
+    visit(pointer);
+    let members: Vec<(String, &Value)> = match value {
+        Value::Object(object) => object
+            .iter()
+            .map(|(key, value)| (key.clone(), value))
+            .collect(),
+        Value::Array(items) => (items.iter().enumerate())
+            .map(|(index, item)| (index.to_string(), item))
+            .collect(),
+        _ => Vec::new(),
+    };
+    for (step, member) in members {
+        each_place(member, &json_schema::pointer::join(pointer, &step), visit);
+    }
+}
+
+#[test]
+fn every_field_of_every_type_is_read_or_refused_at_its_place() {
+    let root = Value::Object(yaml::mapping(CITY_WEATHER).unwrap());
+    let wrong_values = [
+        Value::Null,
+        serde_json::json!(-3.5),
+        serde_json::json!("?"),
+        serde_json::json!([7]),
+        serde_json::json!({"x": {"y": []}}),
+        serde_json::json!(true),
+    ];
+    let mut places = Vec::new();
+    each_place(&root, "", &mut |pointer| places.push(pointer.to_owned()));
+    assert!(places.len() > 100);
+    for pointer in places.iter().filter(|pointer| !pointer.is_empty()) {
+        for wrong in &wrong_values {
+            let mut changed = root.clone();
+            *changed.pointer_mut(pointer).unwrap() = wrong.clone();
+            let Value::Object(object) = &changed else {
+                continue;
+            };
+            for violation in read_root(object).err().into_iter().flatten() {
+                assert!(
+                    violation.pointer.starts_with('/'),
+                    "{pointer} {wrong}: {violation}"
+                );
+                assert!(!violation.message.is_empty());
+            }
+        }
+        // A mapping is no value of any field but of those that are mappings.
+        let mut changed = root.clone();
+        let is_mapping = root.pointer(pointer).unwrap().is_object();
+        *changed.pointer_mut(pointer).unwrap() = serde_json::json!({"x": {"y": []}});
+        if let (false, Value::Object(object)) = (is_mapping, &changed) {
+            assert!(read_root(object).is_err(), "{pointer} as a mapping");
+        }
+    }
+}
+
+#[test]
+fn the_plugins_of_the_examples_are_read_without_a_remark() {
+    for text in [
+        include_str!("../../../../../deploy/plugins/bilibili-fetch/plugin.yaml"),
+        include_str!("../../../../../deploy/plugins/seed-tools/plugin.yaml"),
+    ] {
+        assert_eq!(read(text).unwrap().diagnostics, []);
+    }
 }

@@ -172,7 +172,7 @@ async fn whatever_of_a_plugin_has_no_effect_is_in_the_list_of_plugins() {
     put("broken/plugin.yaml", "name: [");
     put(
         "mixed/plugin.yaml",
-        "name: mixed\ntools:\n  entry: tools\npermissions:\n  hooks: [x]\n\
+        "name: mixed\ntools:\n  entry: tools\npermissions:\n  hooks: [hook:server:tool:after]\n\
          configOptions:\n  - key: extensions.mixed.a\nfrontend:\n  build:\n    entry: dist/a.js\n",
     );
     put("mixed/run.py", "print(1)");
