@@ -1,15 +1,13 @@
 //! The section `permissions` of a manifest.
 
+mod amounts;
+mod hosts;
+
 use call_outcome::Violation;
 use core_types::ToolId;
 use serde_json::Value;
 
-use super::{
-    DEFAULT_PORT, MAX_HOSTS, MAX_STORAGE_BYTES, OVERRIDABLE_SERVICES, PermissionRequest,
-    READABLE_SERVICES,
-    permission::{Permission, WorkspaceAccess},
-    resources::{LIMITS, ResourceRequest},
-};
+use super::{OVERRIDABLE_SERVICES, PermissionRequest, READABLE_SERVICES, permission::Permission};
 use crate::{
     hook_point::HookPoint,
     section::{Findings, Section},
@@ -28,8 +26,6 @@ const AREAS: [&str; 10] = [
     "resources",
     "packages",
 ];
-/// The longest name of a host, in bytes, by the rules of DNS.
-const MAX_HOST_BYTES: usize = 253;
 const MAX_NAME_BYTES: usize = 128;
 
 /// Reads the permissions that a manifest asks for, in the order of their kinds.
@@ -64,14 +60,12 @@ impl Reader<'_> {
     fn areas(&mut self, mut section: Section<'_>) {
         self.hooks(&mut section);
         if let Some(mut ui) = self.area(&mut section, "ui", &["inject", "wrap", "override"]) {
-            self.names(&mut ui, "inject", |outlet| {
-                Some(Permission::UiInject { outlet })
+            self.names(&mut ui, "inject", |outlet| Permission::UiInject { outlet });
+            self.names(&mut ui, "wrap", |component| Permission::UiWrap {
+                component,
             });
-            self.names(&mut ui, "wrap", |component| {
-                Some(Permission::UiWrap { component })
-            });
-            self.names(&mut ui, "override", |component| {
-                Some(Permission::UiOverride { component })
+            self.names(&mut ui, "override", |component| Permission::UiOverride {
+                component,
             });
         }
         if let Some(mut services) = self.area(&mut section, "services", &["read", "override"]) {
@@ -95,16 +89,12 @@ impl Reader<'_> {
             }
         }
         self.hosts(&mut section);
-        self.names(&mut section, "secrets", |name| {
-            Some(Permission::Secret { name })
-        });
+        self.names(&mut section, "secrets", |name| Permission::Secret { name });
         self.files(&mut section);
         self.storage(&mut section);
         self.resources(&mut section);
-        self.names(&mut section, "packages", |set| {
-            Some(Permission::Packages { set })
-        });
-        self.unknown(section, "");
+        self.names(&mut section, "packages", |set| Permission::Packages { set });
+        self.unknown(&section);
     }
 
     /// Reads the mapping of an area and refuses its unknown parts.
@@ -124,10 +114,10 @@ impl Reader<'_> {
         Some(area_section)
     }
 
-    fn unknown(&mut self, section: Section<'_>, prefix: &str) {
+    fn unknown(&mut self, section: &Section<'_>) {
         for (key, place, _) in section.members() {
             if !AREAS.contains(&key) {
-                self.refuse_unknown(place, &format!("{prefix}{key}"));
+                self.refuse_unknown(place, key);
             }
         }
     }
@@ -216,12 +206,12 @@ impl Reader<'_> {
         &mut self,
         section: &mut Section<'_>,
         key: &'static str,
-        permission: impl Fn(String) -> Option<Permission>,
+        permission: impl Fn(String) -> Permission,
     ) {
         for entry in self.entries(section, key, "name") {
-            match is_plain(&entry.name).then(|| permission(entry.name.clone())) {
-                Some(Some(permission)) => self.ask(&entry, permission),
-                _ => self.no_name(&entry),
+            match is_plain(&entry.name) {
+                true => self.ask(&entry, permission(entry.name.clone())),
+                false => self.no_name(&entry),
             }
             self.close(entry);
         }
@@ -293,103 +283,6 @@ impl Reader<'_> {
         }
     }
 
-    fn hosts(&mut self, section: &mut Section<'_>) {
-        let place = section.place("network");
-        let entries = self.entries(section, "network", "host");
-        if entries.len() > MAX_HOSTS {
-            let message = format!(
-                "asks for {} hosts; at most {MAX_HOSTS}: remove some",
-                entries.len()
-            );
-            self.wrong(&place, "limit_exceeded", message);
-        }
-        for mut entry in entries {
-            let digits = |port: &str| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
-            let (host, written) = match entry.name.rsplit_once(':') {
-                Some((host, port)) if entry.rest.is_none() && digits(port) => {
-                    (host.to_owned(), Some(port.parse().unwrap_or_default()))
-                }
-                _ => (entry.name.clone(), None),
-            };
-            let port = match &mut entry.rest {
-                Some(rest) => rest
-                    .whole("port", 1..=i64::from(u16::MAX), self.findings)
-                    .and_then(|port| u16::try_from(port).ok()),
-                None => written,
-            };
-            match (host_name(&host), port.unwrap_or(DEFAULT_PORT)) {
-                (Ok(host), port) if port > 0 => {
-                    self.ask(&entry, Permission::Network { host, port })
-                }
-                (Ok(_), _) => {
-                    let message = format!("'{}' has no port from 1 to 65535", entry.name);
-                    self.wrong(&entry.pointer, "out_of_range", message);
-                }
-                (Err(problem), _) => {
-                    let message = format!("'{}' {problem}", entry.name);
-                    self.wrong(&entry.pointer, "invalid_host", message);
-                }
-            }
-            self.close(entry);
-        }
-    }
-
-    fn files(&mut self, section: &mut Section<'_>) {
-        let Some(mut files) = self.area(section, "files", &["workspace", "reason"]) else {
-            return;
-        };
-        let place = files.place("workspace");
-        let access = files.word("workspace", &["read", "write"], self.findings);
-        let reason = files.text("reason", self.findings).unwrap_or_default();
-        let access = match access {
-            Some("read") => WorkspaceAccess::Read,
-            Some(_) => WorkspaceAccess::Write,
-            None => return,
-        };
-        self.ask_for(&place, &reason, Permission::Workspace { access });
-    }
-
-    fn storage(&mut self, section: &mut Section<'_>) {
-        let wanted = "a mapping with 'bytes'";
-        let Some(mut storage) = section.section("storage", wanted, self.findings) else {
-            return;
-        };
-        let place = storage.place("");
-        let most = i64::try_from(MAX_STORAGE_BYTES).unwrap_or(i64::MAX);
-        let bytes = storage.whole("bytes", 1..=most, self.findings);
-        let reason = storage.text("reason", self.findings).unwrap_or_default();
-        storage.close(self.findings);
-        if let Some(bytes) = bytes.and_then(|bytes| u64::try_from(bytes).ok()) {
-            self.ask_for(&place, &reason, Permission::Storage { bytes });
-        }
-    }
-
-    fn resources(&mut self, section: &mut Section<'_>) {
-        let wanted = "a mapping of wall_seconds, cpu_seconds, memory_bytes, processes";
-        let Some(mut resources) = section.section("resources", wanted, self.findings) else {
-            return;
-        };
-        let place = resources.place("");
-        let mut limits = ResourceRequest::default();
-        for (name, range) in LIMITS {
-            let value = resources.whole(name, range, self.findings);
-            if let Some(value) = value.and_then(|value| u64::try_from(value).ok()) {
-                limits.set(name, value);
-            }
-        }
-        let reason = resources.text("reason", self.findings).unwrap_or_default();
-        // An unknown limit is an unknown permission, not a key without effect.
-        let known = LIMITS.map(|(name, _)| name);
-        for (key, place, _) in resources.members() {
-            if !known.contains(&key) && key != "reason" {
-                self.refuse_unknown(place, &format!("resources.{key}"));
-            }
-        }
-        if limits != ResourceRequest::default() {
-            self.ask_for(&place, &reason, Permission::Resources(limits));
-        }
-    }
-
     fn finish(mut self) -> Vec<PermissionRequest> {
         // The sort is stable: permissions of one kind keep the order of the manifest.
         self.requests
@@ -402,29 +295,4 @@ impl Reader<'_> {
 fn is_plain(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/".contains(c);
     !name.is_empty() && name.len() <= MAX_NAME_BYTES && name.chars().all(plain)
-}
-
-/// Returns a host name in lower case.
-fn host_name(written: &str) -> Result<String, &'static str> {
-    let host = written.to_ascii_lowercase();
-    if host.contains('*') {
-        return Err("has a wildcard; name each host");
-    }
-    let label = |label: &str| {
-        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
-        (1..=63).contains(&label.len())
-            && label.chars().all(plain)
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    if host.len() > MAX_HOST_BYTES || !host.split('.').all(label) {
-        return Err(
-            "is not a host name; write it without scheme and path, such as api.example.com",
-        );
-    }
-    let last = host.rsplit('.').next().unwrap_or_default();
-    if last.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err("is an address, which no certificate names; write the host's name");
-    }
-    Ok(host)
 }
