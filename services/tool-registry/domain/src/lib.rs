@@ -11,6 +11,7 @@
 //! - [`hook_point`]: the points at which hooks of plugins run.
 //! - [`options`]: the options of a plugin, and values for them.
 //! - [`package`]: the files of a plugin, and their names.
+//! - [`plan`]: the plan of a change of a plugin, which a person approves.
 //! - [`interface`]: tools that are derived from workflows and from node types.
 //! - [`node_interface`], [`parameters`]: the inputs of workflows and nodes, as a JSON Schema.
 //! - [`tool`]: a definition with its schema compiled, ready to be called.
@@ -41,6 +42,7 @@ pub mod package;
 pub mod parameters;
 pub mod path;
 pub mod permissions;
+pub mod plan;
 pub mod program;
 pub mod script_output;
 mod section;

@@ -1,9 +1,13 @@
 //! Names of tools: the form of an id, its alias, and words that dialects reserve.
 
+mod look_alike;
+
 use call_outcome::Violation;
 use core_types::ToolId;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+
+pub use look_alike::{fold_look_alikes, skeleton};
 
 /// The longest id of a tool that every dialect can carry, in bytes.
 pub const MAX_TOOL_ID_BYTES: usize = 128;
@@ -83,7 +87,7 @@ pub fn reserved(pointer: &str, id: &str) -> Option<Violation> {
         );
         return Some(Violation::new(pointer, "reserved_word", message));
     }
-    let folded = id.to_lowercase();
+    let folded = fold_look_alikes(id);
     let prefix = PLATFORM_PREFIXES
         .iter()
         .find(|prefix| folded.starts_with(**prefix))?;
@@ -91,8 +95,9 @@ pub fn reserved(pointer: &str, id: &str) -> Option<Violation> {
     Some(Violation::new(pointer, "reserved_prefix", message))
 }
 
-/// Characters without a glyph, by which one id could pose as another.
-fn invisible(character: char) -> bool {
+/// Whether a character has no glyph or turns the direction of a text, so that one text could pose as
+/// another.
+pub fn invisible(character: char) -> bool {
     matches!(character, '\u{feff}' | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2064}'
         | '\u{00ad}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -210,6 +215,7 @@ mod tests {
             ("Item", "reserved_word"),
             ("system:now", "reserved_prefix"),
             ("Agent:x", "reserved_prefix"),
+            ("ѕystem:now", "reserved_prefix"),
         ] {
             let refused = reserved("/id", id).unwrap();
             assert_eq!(refused.code, code, "{id}");

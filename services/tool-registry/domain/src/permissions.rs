@@ -56,8 +56,8 @@ impl PermissionRequest {
         let not_yet = self.permission.kind().state() == PermissionState::NotYet;
         not_yet.then(|| {
             let message = format!(
-                "the permission {} cannot be granted yet, so the plugin cannot be installed; remove it \
-                 from the manifest, with the parts that need it",
+                "the permission {} cannot be granted yet; remove it from the manifest, with the parts \
+                 that need it",
                 self.permission
             );
             Violation::new(self.pointer.clone(), "permission_not_yet", message)

@@ -227,11 +227,21 @@ impl Tool {
 
 fn etag_of(definition: &Definition, origin: &Origin) -> String {
     let package = definition.package.as_ref();
+    etag_in_package(
+        definition,
+        origin,
+        package.map_or("", |package| package.digest()),
+    )
+}
+
+/// Returns the etag that a tool has with the files of a package, whose digest stands with its
+/// `sha256:`; an empty digest is no package. It leaves out the digest of [`Tool::implemented_by`].
+pub fn etag_in_package(definition: &Definition, origin: &Origin, package_digest: &str) -> String {
     hex_digest([
         DOMAIN,
         &origin.to_string(),
         &canonical_json::to_string(&definition.source),
-        package.map_or("", |package| package.digest()),
+        package_digest,
     ])
 }
 

@@ -1,6 +1,7 @@
 //! One permission: its kind, its risk, its sentence.
 
 use approval_rules::EffectClass;
+use serde::{Deserialize, Serialize};
 
 use super::{
     kind::PermissionKind,
@@ -22,7 +23,8 @@ const PRIVATE_ENDS: [&str; 9] = [
 ];
 
 /// The harm that a permission can do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Risk {
     /// It reaches nothing but the plugin itself.
     Low,
@@ -53,7 +55,8 @@ pub enum WorkspaceAccess {
 }
 
 /// One permission. Its `Display` is the canonical spelling, which `FromStr` reads back.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum Permission {
     /// TLS to exactly this host.
     Network {
@@ -196,7 +199,12 @@ impl Permission {
             | Self::UiWrap { component }
             | Self::UiOverride { component } => format!("Changes how {component} looks."),
             Self::ServiceRead { area } => {
-                format!("Reads {area} with the rights of its caller.")
+                let all = match area.as_str() {
+                    "workflow" => "workflows",
+                    "agent" => "agents",
+                    _ => "tools and plugins",
+                };
+                format!("Reads {all} with the rights of its caller.")
             }
             Self::Workspace {
                 access: WorkspaceAccess::Read,

@@ -45,6 +45,20 @@ impl fmt::Display for Permission {
     }
 }
 
+impl TryFrom<String> for Permission {
+    type Error = UnknownSpelling;
+
+    fn try_from(text: String) -> Result<Self, UnknownSpelling> {
+        text.parse()
+    }
+}
+
+impl From<Permission> for String {
+    fn from(permission: Permission) -> Self {
+        permission.to_string()
+    }
+}
+
 impl FromStr for Permission {
     type Err = UnknownSpelling;
 

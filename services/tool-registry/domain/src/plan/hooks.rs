@@ -1,0 +1,70 @@
+//! The hooks of a plan in their chains, and the services for which backends stand in.
+
+use super::{
+    document::{PlannedHook, PlannedOverride},
+    input::PlanInput,
+};
+
+/// Returns the hooks of the new version, each with the chain of its point: before an act by order,
+/// plugin and place, after it in reverse, observers in no order and alone.
+pub(super) fn planned(input: &PlanInput<'_>) -> Vec<PlannedHook> {
+    let manifest = input.new.manifest;
+    let plugin = manifest.name.as_str();
+    let hooks = manifest.hooks.iter().map(|hook| {
+        let own = manifest.hooks.iter().enumerate();
+        let own =
+            own.map(|(place, each)| (each.point, each.order, plugin, place, each.id.as_str()));
+        let foreign = input.hooks.iter().enumerate();
+        let foreign = foreign.filter(|(_, each)| each.plugin != plugin);
+        let foreign = foreign.map(|(place, each)| {
+            let (name, id) = (each.plugin.as_str(), each.id.as_str());
+            (each.point, each.order, name, place, id)
+        });
+        let mut chain: Vec<_> = own
+            .chain(foreign)
+            .filter(|(point, ..)| *point == hook.point)
+            .collect();
+        chain.sort_unstable();
+        if !hook.point.is_before() {
+            chain.reverse();
+        }
+        if hook.point.is_observer() {
+            chain.retain(|(_, _, name, _, id)| (*name, *id) == (plugin, hook.id.as_str()));
+        }
+        let chain = chain
+            .iter()
+            .map(|(_, _, name, _, id)| format!("{name}/{id}"));
+        PlannedHook {
+            id: hook.id.clone(),
+            point: hook.point.to_string(),
+            chain: chain.collect(),
+            may: hook.point.may().iter().map(ToString::to_string).collect(),
+            on_failure: hook.on_failure.as_str().to_owned(),
+        }
+    });
+    hooks.collect()
+}
+
+/// Returns the services for which backends of the new version stand in. The methods of a backend are
+/// not known here, so none is missing.
+pub(super) fn overrides(input: &PlanInput<'_>) -> Vec<PlannedOverride> {
+    let each = input.new.manifest.overrides.iter();
+    let planned = each.map(|stand_in| PlannedOverride {
+        service: stand_in.service.clone(),
+        backend: stand_in.backend.clone(),
+        fallback: stand_in.fallback.as_str().to_owned(),
+        implements: contract(&stand_in.service),
+        missing_methods: Vec::new(),
+    });
+    planned.collect()
+}
+
+/// Returns the gRPC service of a name: `tavern.plugin.v1.ToolSearchService` of `tool-search`.
+fn contract(service: &str) -> String {
+    let words = service.split('-').map(|word| {
+        let mut letters = word.chars();
+        let first = letters.next().map(|first| first.to_ascii_uppercase());
+        first.into_iter().chain(letters).collect::<String>()
+    });
+    format!("tavern.plugin.v1.{}Service", words.collect::<String>())
+}
