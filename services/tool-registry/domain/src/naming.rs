@@ -88,9 +88,8 @@ pub fn reserved(pointer: &str, id: &str) -> Option<Violation> {
         return Some(Violation::new(pointer, "reserved_word", message));
     }
     let folded = fold_look_alikes(id);
-    let prefix = PLATFORM_PREFIXES
-        .iter()
-        .find(|prefix| folded.starts_with(**prefix))?;
+    let mut prefixes = PLATFORM_PREFIXES.iter().chain(&DERIVED_PREFIXES);
+    let prefix = prefixes.find(|prefix| folded.starts_with(**prefix))?;
     let message = format!("ids that begin with '{prefix}' belong to the platform; take another id");
     Some(Violation::new(pointer, "reserved_prefix", message))
 }
@@ -216,6 +215,7 @@ mod tests {
             ("system:now", "reserved_prefix"),
             ("Agent:x", "reserved_prefix"),
             ("ѕystem:now", "reserved_prefix"),
+            ("wоrkflow:greet", "reserved_prefix"),
         ] {
             let refused = reserved("/id", id).unwrap();
             assert_eq!(refused.code, code, "{id}");

@@ -341,3 +341,26 @@ fn the_plugins_of_the_examples_are_read_without_a_remark() {
         assert_eq!(read(text).unwrap().diagnostics, []);
     }
 }
+
+proptest::proptest! {
+    /// A piece of the example is cut out, and another is put in its place.
+    #[test]
+    fn no_text_of_a_manifest_is_a_panic(
+        from in 0..CITY_WEATHER.len(),
+        cut in 0_usize..60,
+        at in 0..CITY_WEATHER.len(),
+        length in 0_usize..40,
+        more in "[ -~\n]{0,12}",
+    ) {
+        let part = |from: usize, to: usize| -> String {
+            let bytes = &CITY_WEATHER.as_bytes()[from..to.min(CITY_WEATHER.len())];
+            String::from_utf8_lossy(bytes).into_owned()
+        };
+        let (before, after) = (part(0, from), part((from + cut).min(CITY_WEATHER.len()), usize::MAX));
+        let text = format!("{before}{}{more}{after}", part(at, at + length));
+        match read(&text) {
+            Ok(manifest) => proptest::prop_assert!(!manifest.name.as_str().is_empty()),
+            Err(wrong) => proptest::prop_assert!(!wrong.is_empty()),
+        }
+    }
+}

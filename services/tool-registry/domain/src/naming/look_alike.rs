@@ -35,9 +35,14 @@ pub fn fold_look_alikes(name: &str) -> String {
     lower.map(folded).collect()
 }
 
-/// Returns the form in which ids are compared: folded, without punctuation.
+/// Returns the form in which ids are compared: folded, without punctuation; a name of nothing else
+/// keeps it.
 pub fn skeleton(name: &str) -> String {
-    json_schema::squash(&fold_look_alikes(name))
+    let folded = fold_look_alikes(name);
+    match json_schema::squash(&folded) {
+        squashed if squashed.is_empty() => folded,
+        squashed => squashed,
+    }
 }
 
 fn folded(letter: char) -> char {
@@ -63,7 +68,12 @@ mod tests {
         ] {
             assert_eq!(skeleton(first), skeleton(second), "{second}");
         }
-        for (first, second) in [("a", "b"), ("工具", "工其"), ("forecast", "forecasts")] {
+        for (first, second) in [
+            ("a", "b"),
+            ("工具", "工其"),
+            ("forecast", "forecasts"),
+            ("☂", "☀"),
+        ] {
             assert_ne!(skeleton(first), skeleton(second), "{second}");
         }
         assert_eq!(fold_look_alikes("ѕуѕtem:now"), "system:now");
