@@ -228,7 +228,13 @@ fn run(
         channels.path().join("result.json"),
     );
     std::fs::write(&input, &request.input_json)?;
-    let mut child = Command::new("sh")
+    let options = channels.path().join("options.json");
+    let mut command = Command::new("sh");
+    if !request.options_json.is_empty() {
+        std::fs::write(&options, &request.options_json)?;
+        command.env("TAVERN_OPTIONS", options);
+    }
+    let mut child = command
         .args(["-c", r#"exec "$@" 3>"$RESULT""#, "sh", interpreter, &entry])
         .args(&request.arguments)
         .current_dir(directory.path())

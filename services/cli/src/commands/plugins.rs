@@ -1,11 +1,15 @@
 //! `tavern plugins`.
 
+mod change;
+
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Subcommand;
 use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
 use contracts::tavern::registry::v1::{GetPluginRequest, ListPluginsRequest, Plugin};
+
+use tonic::Code;
 
 use super::{Remote, documents, json, list, print_fields, refusal};
 
@@ -16,9 +20,23 @@ pub enum Command {
     List,
     /// Show a plugin: its tools, and the findings about its files.
     Show {
-        /// The directory of the plugin.
-        directory: String,
+        /// The name of the plugin, or its directory.
+        plugin: String,
     },
+    /// Read a package, and show everything that it would change and may do. Changes nothing.
+    Plan(change::Package),
+    /// Install the package of a plan, and approve its permissions.
+    Install(change::Planned),
+    /// Install an earlier package of a plugin.
+    Rollback(change::Earlier),
+    /// Remove a plugin. Its options stay for 30 days.
+    Remove(change::Removed),
+    /// Switch off a plugin or a tool.
+    Disable(change::Switched),
+    /// Switch on a plugin or a tool.
+    Enable(change::Switched),
+    /// Show the options of a plugin, or set some.
+    Options(change::Options),
 }
 
 impl Command {
@@ -41,8 +59,21 @@ impl Command {
                 })
                 .await?;
             }
-            Self::Show { directory } => {
-                let found = registry.get_plugin(GetPluginRequest { directory }).await;
+            Self::Show { plugin } => {
+                let by_name = GetPluginRequest {
+                    name: plugin.clone(),
+                    ..GetPluginRequest::default()
+                };
+                let by_directory = GetPluginRequest {
+                    directory: plugin,
+                    ..GetPluginRequest::default()
+                };
+                let found = match registry.get_plugin(by_name).await {
+                    Err(status) if status.code() == Code::NotFound => {
+                        registry.get_plugin(by_directory).await
+                    }
+                    found => found,
+                };
                 let found = found.map_err(|status| refusal(&status))?.into_inner();
                 let plugin = found.plugin.context("the answer has no plugin")?;
                 match remote.json {
@@ -50,6 +81,17 @@ impl Command {
                     false => show(&plugin),
                 }
             }
+            Self::Plan(package) => {
+                if !package.plan(remote).await? {
+                    return Ok(ExitCode::FAILURE);
+                }
+            }
+            Self::Install(planned) => planned.install(remote).await?,
+            Self::Rollback(earlier) => earlier.roll_back(remote).await?,
+            Self::Remove(removed) => removed.remove(remote).await?,
+            Self::Disable(switched) => switched.set(remote, false).await?,
+            Self::Enable(switched) => switched.set(remote, true).await?,
+            Self::Options(options) => options.execute(remote).await?,
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -74,12 +116,26 @@ fn show(plugin: &Plugin) {
         ("version", plugin.version.clone()),
         ("state", state(plugin)),
         ("tools", plugin.tool_ids.join("\n")),
+        ("switched off", plugin.disabled_tool_ids.join("\n")),
+        ("permissions", plugin.permissions.join("\n")),
+        ("package", plugin.package_digest.clone()),
+        ("earlier", plugin.earlier_digests.join("\n")),
         ("description", plugin.description.clone()),
     ]);
     documents::remarks(&plugin.diagnostics);
 }
 
 fn state(plugin: &Plugin) -> String {
-    let state = if plugin.loaded { "loaded" } else { "left out" };
-    state.to_owned()
+    let states = [
+        (!plugin.loaded, "left out"),
+        (plugin.disabled, "switched off"),
+        (!plugin.missing_options.is_empty(), "needs options"),
+        (plugin.has_changes, "has changes"),
+    ];
+    let states = states.iter().filter(|(holds, _)| *holds);
+    let states: Vec<&str> = states.map(|(_, state)| *state).collect();
+    match states.is_empty() {
+        true => "loaded".to_owned(),
+        false => states.join(", "),
+    }
 }

@@ -18,9 +18,6 @@ use crate::{
     output_files::{Placed, PlacedFile},
 };
 
-/// The name of the file that holds a script's JSON input.
-pub const INPUT_NAME: &str = "input.json";
-
 /// The size of one read of a blob, in bytes.
 const PIECE: usize = 256 << 10;
 
@@ -92,9 +89,8 @@ impl InputFiles {
         if let Program::Source(source) = &script.program {
             add(Area::Work, script_path, source.len(), false, None);
         }
-        if !script.input_json.is_empty() {
-            let size = script.input_json.len();
-            add(Area::Input, INPUT_NAME, size, false, None);
+        for (name, _, value) in script.values() {
+            add(Area::Input, name, value.len(), false, None);
         }
         Self { script, files }
     }
@@ -164,15 +160,20 @@ impl InputFiles {
     /// The content of a file that is not a blob.
     fn bytes(&self, index: usize) -> &[u8] {
         let script = &self.script;
-        let area = self.files.get(index).map(|(file, _)| file.area);
-        match (script.files.get(index), area, &script.program) {
-            (Some(file), _, _) => match &file.content {
+        if let Some(file) = script.files.get(index) {
+            return match &file.content {
                 Content::Bytes(bytes) => bytes,
                 Content::Blob(_) => &[],
-            },
-            (None, Some(Area::Input), _) => script.input_json.as_bytes(),
-            (None, _, Program::Source(source)) => source.as_bytes(),
-            (None, _, Program::Entry(_) | Program::Driver) => &[],
+            };
+        }
+        match (&self.files[index].0, &script.program) {
+            (file, _) if file.area == Area::Input => {
+                let mut values = script.values();
+                let value = values.find(|(name, ..)| *name == file.path);
+                value.map_or(&[], |(.., value)| value.as_bytes())
+            }
+            (_, Program::Source(source)) => source.as_bytes(),
+            (_, Program::Entry(_) | Program::Driver) => &[],
         }
     }
 }

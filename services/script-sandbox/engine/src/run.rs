@@ -16,7 +16,7 @@ use crate::{
         verdict::Stopped,
         workspace::WorkspaceChanges,
     },
-    input_files::{HeldBlobs, INPUT_NAME, InputFiles},
+    input_files::{HeldBlobs, InputFiles},
     launcher::WorkDirectory,
     output_files::Collection,
     packages::HeldPackages,
@@ -250,9 +250,9 @@ impl Job {
         for (name, value) in &script.environment {
             set_variable(&mut variables, name, libraries.extended(name, value, place));
         }
-        if !script.input_json.is_empty() {
-            let path = place.input.join(INPUT_NAME).display().to_string();
-            set_variable(&mut variables, "TAVERN_INPUT_PATH", path);
+        for (name, variable, _) in script.values() {
+            let path = place.input.join(name).display().to_string();
+            set_variable(&mut variables, variable, path);
         }
         for (name, value) in [
             ("TAVERN_EFFECT_ID", &script.effect_id),

@@ -75,15 +75,20 @@ impl Catalogue {
             Some(earlier) => earlier.alias().to_owned(),
             None => self.alias_of(&id),
         };
-        let tool =
-            Arc::new(Tool::new(definition, origin, alias.clone()).map_err(AddError::Invalid)?);
+        let tool = Arc::new(Tool::new(definition, origin, alias).map_err(AddError::Invalid)?);
+        self.insert(Arc::clone(&tool));
+        Ok(tool)
+    }
+
+    /// Inserts a tool; another one that has its alias gets a new one.
+    fn insert(&mut self, tool: Arc<Tool>) {
+        let (id, alias) = (tool.id().to_owned(), tool.alias().to_owned());
         let other = self.by_alias.get(&alias).filter(|other| **other != id);
         if let Some(other) = other.cloned() {
             self.give_up_alias(&other);
         }
-        self.by_id.insert(id.clone(), Arc::clone(&tool));
+        self.by_id.insert(id.clone(), tool);
         self.by_alias.insert(alias, id);
-        Ok(tool)
     }
 
     /// Returns the catalogue without the tool of this id.
@@ -93,6 +98,39 @@ impl Catalogue {
         next.by_id.remove(id);
         next.by_alias.retain(|_, owner| owner != id);
         next
+    }
+
+    /// Returns the catalogue without the tools of an origin.
+    #[must_use]
+    pub fn without_origin(&self, origin: &Origin) -> Self {
+        let mut next = self.clone();
+        next.by_id.retain(|_, tool| tool.origin() != origin);
+        let by_id = &next.by_id;
+        next.by_alias.retain(|_, owner| by_id.contains_key(owner));
+        next
+    }
+
+    /// Returns the catalogue with the registered tools of `others`, which keep their schemas. A tool whose id is taken
+    /// here is left out, and returned.
+    pub fn with_registered_of(&self, others: &Self) -> (Self, Vec<Arc<Tool>>) {
+        let (mut next, mut left_out) = (self.clone(), Vec::new());
+        let registered = |tool: &&Arc<Tool>| *tool.origin() == Origin::Registered;
+        for tool in others.tools().filter(registered) {
+            if next.by_id.contains_key(tool.id()) {
+                left_out.push(Arc::clone(tool));
+                continue;
+            }
+            let alias = match next.by_alias.contains_key(tool.alias()) {
+                true => next.alias_of(tool.id()),
+                false => tool.alias().to_owned(),
+            };
+            let tool = match alias == tool.alias() {
+                true => Arc::clone(tool),
+                false => Arc::new(tool.with_alias(alias)),
+            };
+            next.insert(tool);
+        }
+        (next, left_out)
     }
 
     /// Returns the catalogue with the registered tools of `others` as shared ones. A tool here keeps its names: one
@@ -359,6 +397,28 @@ mod tests {
         let catalogue = catalogue(&["a:b", "a|b"]).without("a:b");
         assert!(catalogue.get("a:b").is_none() && catalogue.find("a__b").is_none());
         assert!(catalogue.get("a|b").is_some());
+    }
+
+    #[test]
+    fn registered_tools_move_to_another_catalogue_of_the_platform() {
+        let own = catalogue(&["a:b", "kept", "taken"]);
+        let plugin = Origin::Plugin("p".into());
+        let mut base = Catalogue::default();
+        for id in ["taken", "a|b"] {
+            base.add(definition(id), plugin.clone()).unwrap();
+        }
+        let (moved, left_out) = base.with_registered_of(&own);
+        assert_eq!(
+            left_out.iter().map(|tool| tool.id()).collect::<Vec<_>>(),
+            ["taken"]
+        );
+        assert_eq!(*moved.get("taken").unwrap().origin(), plugin);
+        let aliases = ["a:b", "a|b", "kept"].map(|id| moved.get(id).unwrap().alias());
+        assert_eq!(aliases[1..], ["a__b", "kept"]);
+        assert_ne!(aliases[0], "a__b");
+        let without = moved.without_origin(&plugin);
+        assert!(without.get("taken").is_none() && without.find("a__b").is_none());
+        assert!(without.get("kept").is_some());
     }
 
     #[test]

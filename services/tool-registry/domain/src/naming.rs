@@ -7,7 +7,7 @@ use core_types::ToolId;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-pub use look_alike::{fold_look_alikes, skeleton};
+pub use look_alike::{fold_confusables, skeleton};
 
 /// The longest id of a tool that every dialect can carry, in bytes.
 pub const MAX_TOOL_ID_BYTES: usize = 128;
@@ -87,7 +87,7 @@ pub fn reserved(pointer: &str, id: &str) -> Option<Violation> {
         );
         return Some(Violation::new(pointer, "reserved_word", message));
     }
-    let folded = fold_look_alikes(id);
+    let folded = fold_confusables(id);
     let mut prefixes = PLATFORM_PREFIXES.iter().chain(&DERIVED_PREFIXES);
     let prefix = prefixes.find(|prefix| folded.starts_with(**prefix))?;
     let message = format!("ids that begin with '{prefix}' belong to the platform; take another id");

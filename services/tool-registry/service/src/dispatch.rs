@@ -11,6 +11,7 @@ pub mod builtin;
 pub mod runs;
 pub mod sandbox;
 pub mod script;
+mod terms;
 
 use call_outcome::{CallOutcome, Category, Failure};
 use std::{sync::Arc, time::Duration};
@@ -29,6 +30,7 @@ use backend::Backends;
 use builtin::Builtins;
 use runs::ChildRuns;
 use script::Scripts;
+pub use terms::ScriptTerms;
 
 /// One call that is to be executed: checked, completed and journalled.
 #[derive(Clone, Debug)]
@@ -37,6 +39,8 @@ pub struct ResolvedCall {
     pub tool: Arc<Tool>,
     /// The arguments, defaults filled in.
     pub arguments: Arguments,
+    /// The terms of the plugin that brings the tool.
+    pub terms: ScriptTerms,
     /// The id of the effect; none for a call that is never repeated.
     pub effect_id: Option<EffectId>,
     /// The conversation whose workspace file tools use; none for a workspace of this call alone.

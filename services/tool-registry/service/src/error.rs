@@ -42,8 +42,8 @@ pub enum Error {
     Plugins {
         /// The directory.
         path: String,
-        /// The system's error.
+        /// The reason.
         #[source]
-        source: std::io::Error,
+        source: crate::plugins::LookError,
     },
 }

@@ -1,35 +1,39 @@
-//! Loading plugins from a directory.
+//! Plugins as packages of the installation: in force, planned, installed, removed.
 //!
-//! Each directory beneath it that has a `plugin.yaml` is a plugin. A plugin is read whole into
-//! memory before any of it counts: scripts see these files later, whatever happens on the disk
-//! meanwhile. A plugin with a mistake of its own is skipped whole, and a tool with one is left out
-//! of its plugin, with every mistake named.
+//! The state of all plugins is one document, whose version is the number of the revision, and their packages are archives by
+//! digest in the same database. A change writes the packages that it brings, then the document, and then puts the next
+//! [`Revision`](crate::tools::Revision) in force by one pointer: whenever the process ends, the old or the new one is
+//! there, whole.
+//!
+//! - [`PluginCatalogue`]: the state, and the only place that writes it.
+//! - `directory`, `look`, `lock`: the plugin directory, which is looked at every 2 s.
+//! - `install`, `planned`, `permits`: changes that people make, and the permissions that they approve.
+//! - `revise`: the next revision of the tools.
+//! - `state`: the stored document.
+//! - [`PluginInfo`]: plugins as the API shows them.
 
+mod catalogue;
 mod describe;
-#[cfg(test)]
-mod tests;
-
-use std::{io, path::Path};
+mod directory;
+mod install;
+mod lock;
+mod look;
+mod permits;
+mod planned;
+mod revise;
+mod state;
 
 use call_outcome::{Violation, sentences};
-use cap_std::{ambient_authority, fs::Dir};
-use plugin_package::{Plugin, check, open_plugin, read_directory};
 
-pub use describe::{PluginInfo, describe};
+pub use catalogue::{PluginCatalogue, PluginError, PluginSettings};
+pub use describe::PluginInfo;
+pub(crate) use install::{Changed, Source};
+pub use look::LookError;
 
-/// The most plugins that are looked at.
+/// The most plugins of the plugin directory.
 pub const MAX_PLUGINS: usize = 512;
 
-/// A plugin that was read whole.
-#[derive(Clone, Debug)]
-pub struct LoadedPlugin {
-    /// The name of its directory.
-    pub directory: String,
-    /// The plugin.
-    pub plugin: Plugin,
-}
-
-/// A plugin, or a tool of one, that was not taken.
+/// A plugin of the plugin directory, or a tool of one, that is not in force.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Skipped {
     /// The directory of the plugin.
@@ -40,91 +44,7 @@ pub struct Skipped {
 
 impl std::fmt::Display for Skipped {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            formatter,
-            "{}: {}",
-            self.directory,
-            sentences(&self.violations)
-        )
+        let reasons = sentences(&self.violations);
+        write!(formatter, "{}: {reasons}", self.directory)
     }
-}
-
-/// The contents of a directory of plugins.
-#[derive(Clone, Debug, Default)]
-pub struct Plugins {
-    /// The plugins by directory name.
-    pub loaded: Vec<LoadedPlugin>,
-    /// The directories that were skipped.
-    pub skipped: Vec<Skipped>,
-}
-
-/// Loads every plugin of a directory. Entries without a `plugin.yaml` and names that begin with a
-/// dot are passed over.
-///
-/// # Errors
-/// The system's error when the directory itself cannot be listed.
-pub fn load(directory: &Path) -> io::Result<Plugins> {
-    let root = Dir::open_ambient_dir(directory, ambient_authority())?;
-    let mut names = Vec::new();
-    for entry in root.entries()? {
-        names.push(entry?.file_name().to_string_lossy().into_owned());
-    }
-    names.retain(|name| !name.starts_with('.'));
-    names.sort();
-    let mut plugins = Plugins::default();
-    for (index, name) in names.into_iter().enumerate() {
-        let loaded = if index < MAX_PLUGINS {
-            load_one(&root, &name, &plugins.loaded)
-        } else {
-            let message = format!("more than {MAX_PLUGINS} plugins; remove some");
-            Err(vec![Violation::new("", "limit_exceeded", message)])
-        };
-        match loaded {
-            Ok(Some((plugin, wrong))) => {
-                plugins.loaded.push(LoadedPlugin {
-                    directory: name.clone(),
-                    plugin,
-                });
-                if !wrong.is_empty() {
-                    plugins.skipped.push(Skipped {
-                        directory: name,
-                        violations: wrong,
-                    });
-                }
-            }
-            Ok(None) => {}
-            Err(violations) => plugins.skipped.push(Skipped {
-                directory: name,
-                violations,
-            }),
-        }
-    }
-    Ok(plugins)
-}
-
-/// Loads one plugin, if it is one, with all problems of its single tools.
-fn load_one(
-    root: &Dir,
-    name: &str,
-    earlier: &[LoadedPlugin],
-) -> Result<Option<(Plugin, Vec<Violation>)>, Vec<Violation>> {
-    let Some(dir) = open_plugin(root, name)? else {
-        return Ok(None);
-    };
-    let checked = check(&read_directory(&dir)?);
-    let Some(plugin) = checked.plugin else {
-        return Err(checked.violations);
-    };
-    if let Some(first) = earlier
-        .iter()
-        .find(|loaded| loaded.plugin.manifest.name == plugin.manifest.name)
-    {
-        let message = format!(
-            "the plugin in '{}' has the name '{}' already; rename one of them",
-            first.directory, plugin.manifest.name
-        );
-        let violation = Violation::new("plugin.yaml/name", "name_taken", message);
-        return Err([vec![violation], checked.violations].concat());
-    }
-    Ok(Some((plugin, checked.violations)))
 }

@@ -41,8 +41,9 @@ impl Program for ToolRegistry {
     }
 
     fn broken_parts(&self) -> Vec<String> {
-        let skipped = self.skipped_plugins().iter();
+        let skipped = self.skipped_plugins();
         skipped
+            .iter()
             .map(|plugin| format!("plugin:{}", plugin.directory))
             .collect()
     }

@@ -4,6 +4,7 @@
 //!   whether a tool can be called.
 //! - [`CallRpc`] with `calls`, `call_list`, `call_resource`: starting, following and deciding calls.
 //! - [`IdentityRpc`]: credentials, principals and keys.
+//! - [`PluginRpc`]: planning, installing, setting and removing plugins.
 //! - [`TenantRpc`]: tenants, their limits and their end.
 //! - [`ApprovalRpc`]: listing, following and deciding approvals.
 //! - `AuditRpc` with `audited`: the audit, and the services whose changes it records.
@@ -24,6 +25,7 @@ mod catalogue;
 pub mod convert;
 mod identities;
 mod page;
+mod plugins;
 mod refusal;
 mod tenants;
 mod tools;
@@ -40,6 +42,7 @@ pub(crate) use audited::{Audited, bootstrap_at_rest};
 pub use call_service::CallRpc;
 pub use catalogue::CatalogueRpc;
 pub use identities::IdentityRpc;
+pub use plugins::PluginRpc;
 pub use tenants::TenantRpc;
 pub(crate) use workspaces::WorkspaceRpc;
 

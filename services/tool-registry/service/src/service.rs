@@ -1,12 +1,11 @@
 //! The service put together.
 
-use call_outcome::Violation;
 use std::{path::Path, sync::Arc};
 
 use contracts::tavern::registry::v1::{
     approval_service_server::ApprovalServiceServer, audit_service_server::AuditServiceServer,
     call_service_server::CallServiceServer, identity_service_server::IdentityServiceServer,
-    tenant_service_server::TenantServiceServer,
+    plugin_service_server::PluginServiceServer, tenant_service_server::TenantServiceServer,
     tool_registry_service_server::ToolRegistryServiceServer,
     workspace_service_server::WorkspaceServiceServer,
 };
@@ -19,10 +18,7 @@ use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
 use tenancy::TenantSync;
 use tokio::{sync::OnceCell, task::AbortHandle};
 use tonic::Status;
-use tool_domain::{
-    catalogue::{AddError, Catalogue},
-    tool::Origin,
-};
+use tool_domain::{catalogue::Catalogue, tool::Origin};
 
 use workspace_store::Workspaces;
 
@@ -42,9 +38,10 @@ use crate::{
     identities::{Identities, Issuers},
     ledger::Ledger,
     peers::Peers,
-    plugins::{self, LoadedPlugin, PluginInfo, Plugins, Skipped},
+    plugins::{PluginCatalogue, PluginSettings, Skipped},
     rpc::{
-        ApprovalRpc, AuditRpc, Audited, CallRpc, CatalogueRpc, IdentityRpc, TenantRpc, WorkspaceRpc,
+        ApprovalRpc, AuditRpc, Audited, CallRpc, CatalogueRpc, IdentityRpc, PluginRpc, TenantRpc,
+        WorkspaceRpc,
     },
     runner::{
         agents::Agents,
@@ -56,7 +53,8 @@ use crate::{
     },
     settings::RegistrySettings,
     store::MIGRATIONS,
-    tools::Tools,
+    tenants::Tenants,
+    tools::{Revision, Tools},
 };
 
 /// The name of the service in health checks and method names.
@@ -77,20 +75,19 @@ pub struct ToolRegistry {
     neighbours: Neighbours,
     /// The services that have data of tenants, this one included.
     tenant_services: Vec<Transport>,
-    /// The exchange of tenants, and the work of the audit.
-    endless: OnceCell<[AbortHandle; 2]>,
+    /// The exchange of tenants, the work of the audit, and the looks at the plugin directory.
+    endless: OnceCell<[AbortHandle; 3]>,
     agent: Transport,
     store: Arc<dyn DocumentStore>,
     files: ConversationFiles,
-    skipped: Arc<[Skipped]>,
-    plugins: Arc<[PluginInfo]>,
+    plugins: PluginCatalogue,
 }
 
 impl std::fmt::Debug for ToolRegistry {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("ToolRegistry")
-            .field("skipped", &self.skipped)
+            .field("skipped", &self.skipped_plugins())
             .finish_non_exhaustive()
     }
 }
@@ -120,32 +117,32 @@ pub async fn build_with(
     let parts = (database.clone(), Arc::clone(&clock), Arc::clone(&ids));
     let audit = open_audit(&data, settings, identities.clone(), parts.clone()).await?;
     let approvals = load_approvals(settings, identities.clone(), parts)?;
+    let packages = Arc::new(database.clone());
     let store: Arc<dyn DocumentStore> = Arc::new(SqliteDocuments::new(database));
     let effects = open_log(&data, "tool-registry.effects.db").await?;
     let runs = open_log(&data, "tool-registry.runs.db").await?;
     let files = open_workspaces(&data, settings, (&ids, &peers))?;
 
-    let mut plugins = load_plugins(&settings.plugins_dir)?;
-    let catalogue = first_catalogue(&mut plugins);
-
     let (own, own_slot) = grpc_kit::late();
     let tenant_services = with_tenants(&peers, own.clone());
     let neighbours = neighbours_of(&peers, own);
     let sessions = Sessions::new(peers.sandbox.clone());
-    let packages = PackageSets::new(peers.sandbox.clone(), &settings.code_interpreter.packages);
-    let sandbox = Sandbox::new(peers.sandbox, packages.clone());
+    let sets = PackageSets::new(peers.sandbox.clone(), &settings.code_interpreter.packages);
+    let sandbox = Sandbox::new(peers.sandbox, sets.clone());
     let backends = Backends::new(Arc::clone(&store), settings.allowed_hosts());
     let agents = Agents::new(peers.agent.clone());
     let workflow_runs = ChildRuns::new(peers.workflow, peers.agent.clone());
-    let plugin_infos = plugins::describe(&plugins, &catalogue);
     let (of_tools, of_runs) = (Arc::clone(&store), workflow_runs.clone());
     let tools = Tools::new(
-        catalogue,
+        builtin_revision(),
         of_tools,
         Arc::clone(&clock),
         of_runs,
-        (backends.clone(), packages),
+        (backends.clone(), sets),
     );
+    let of_all = (tools.clone(), identities.tenants().clone());
+    let stores = (Arc::clone(&store), packages);
+    let plugins = open_plugins(settings, of_all, stores, Arc::clone(&clock)).await?;
     tools.restore().await?;
     let catalogue = tools.catalogue(Tenant::DEFAULT).await?;
     report(&approvals, &catalogue, &settings.approvals_file);
@@ -174,7 +171,7 @@ pub async fn build_with(
     );
     let invocations = Invocations::new(runs, calls.clone(), ids);
     let registry = ToolRegistry {
-        plugins: plugin_infos.into(),
+        plugins,
         tools,
         agents,
         approvals,
@@ -190,7 +187,6 @@ pub async fn build_with(
         agent: peers.agent,
         store,
         files,
-        skipped: plugins.skipped.into(),
     };
     own_slot.fill(grpc_kit::local(&registry.services()));
     Ok(registry)
@@ -220,14 +216,16 @@ impl ToolRegistry {
             self.tools.clone(),
             (self.agents.clone(), self.identities.clone()),
             self.approvals.clone(),
-            Arc::clone(&self.plugins),
+            self.plugins.clone(),
         );
+        let plugins = PluginRpc::new(self.plugins.clone(), self.tools.clone(), catalogue.clone());
         let calls = CallRpc::new(self.calls.clone(), self.invocations.clone());
         let tenants = TenantRpc::new(self.identities.tenants().clone());
         let identities = IdentityRpc::new(self.identities.clone(), self.tools.clone());
         let audit = AuditRpc::new(self.audit.clone(), self.identities.clone());
         Services::new()
             .add(self.audited(ToolRegistryServiceServer::new(catalogue)))
+            .add(self.audited(PluginServiceServer::new(plugins)))
             .add(CallServiceServer::new(calls))
             .add(ApprovalServiceServer::new(ApprovalRpc::new(
                 self.calls.clone(),
@@ -268,9 +266,9 @@ impl ToolRegistry {
         Ok(())
     }
 
-    /// Begins the work that lasts as long as the registry: the exchange of tenants and that of the audit, which it
-    /// returns, the reading of issuers' keys, and retention.
-    async fn begin_endless_work(&self) -> [AbortHandle; 2] {
+    /// Begins the work that lasts as long as the registry: the exchange of tenants, that of the audit and the looks at
+    /// the plugin directory, which it returns, the reading of issuers' keys, and retention.
+    async fn begin_endless_work(&self) -> [AbortHandle; 3] {
         self.tools.read_package_sets();
         self.identities.begin_reading_keys();
         let (identities, services) = (self.identities.clone(), self.tenant_services.clone());
@@ -280,12 +278,17 @@ impl ToolRegistry {
         let (neighbours, agent) = (self.neighbours.clone(), self.agent.clone());
         let runs = self.invocations.runs();
         retention::begin(self.retention, runs, calls, neighbours, agent);
-        [exchange, self.audit.begin().abort_handle()]
+        let looks = tokio::spawn(self.plugins.clone().keep_looking());
+        [
+            exchange,
+            self.audit.begin().abort_handle(),
+            looks.abort_handle(),
+        ]
     }
 
-    /// Returns the plugins that were skipped when they were loaded, and the reasons.
-    pub fn skipped_plugins(&self) -> &[Skipped] {
-        &self.skipped
+    /// Returns the plugins, and single tools, of the plugin directory that are not in force, with the reasons.
+    pub fn skipped_plugins(&self) -> Vec<Skipped> {
+        self.plugins.skipped()
     }
 
     /// Gives calls in flight some time, then ends everything and closes the databases. Runs that
@@ -409,73 +412,36 @@ async fn open_log(data: &DataDir, name: &str) -> Result<RunLogs, Error> {
     Ok(RunLogs::open(SqliteOptions::new(data.file(name)?)).await?)
 }
 
-fn load_plugins(directory: &Path) -> Result<Plugins, Error> {
-    if directory.as_os_str().is_empty() {
-        return Ok(Plugins::default());
-    }
-    plugins::load(directory).map_err(|source| Error::Plugins {
-        path: directory.display().to_string(),
+/// Puts the stored plugins in force, and takes over the plugin directory as it is now.
+async fn open_plugins(
+    settings: &RegistrySettings,
+    of_all: (Tools, Tenants),
+    stores: (Arc<dyn DocumentStore>, Arc<SqliteDatabase>),
+    clock: Arc<dyn Clock>,
+) -> Result<PluginCatalogue, Error> {
+    let places = PluginSettings {
+        directory: settings.plugins_dir.clone(),
+        without_plugins: settings.without_plugins,
+    };
+    let plugins = PluginCatalogue::open(places, of_all, (stores.0, stores.1), clock).await?;
+    let looked = plugins.look().await;
+    looked.map_err(|source| Error::Plugins {
+        path: settings.plugins_dir.display().to_string(),
         source,
-    })
+    })?;
+    Ok(plugins)
 }
 
-/// Makes the catalogue of the platform's and the plugins' tools, and logs the tools that were left
-/// out.
-fn first_catalogue(plugins: &mut Plugins) -> Catalogue {
+/// Makes the revision with the platform's tools alone.
+fn builtin_revision() -> Revision {
     let mut catalogue = Catalogue::default();
-    for definition in builtin::definitions()
-        .into_iter()
-        .chain(handles::definitions())
-    {
-        catalogue
-            .add(definition, Origin::Builtin)
-            .expect("the platform's own definitions are tested");
+    let definitions = builtin::definitions();
+    for definition in definitions.into_iter().chain(handles::definitions()) {
+        let added = catalogue.add(definition, Origin::Builtin);
+        added.expect("the platform's own definitions are tested");
     }
-    for LoadedPlugin { directory, plugin } in &plugins.loaded {
-        let name = plugin.manifest.name.to_string();
-        for found in &plugin.manifest.diagnostics {
-            tracing::warn!(
-                plugin = name,
-                code = found.code,
-                message = found.message,
-                "a finding about a plugin"
-            );
-        }
-        let mut tools = 0;
-        for tool in &plugin.tools {
-            let id = &tool.id;
-            for found in &tool.diagnostics {
-                tracing::warn!(plugin = name, tool = %id, code = found.code, message = found.message, "a tool definition has a problem");
-            }
-            match catalogue.add(tool.clone(), Origin::Plugin(name.clone())) {
-                Ok(_) => tools += 1,
-                Err(reason) => plugins.skipped.push(Skipped {
-                    directory: directory.clone(),
-                    violations: left_out(id.as_str(), reason),
-                }),
-            }
-        }
-        tracing::info!(plugin = name, tools, "a plugin is loaded");
-    }
-    for skipped in &plugins.skipped {
-        tracing::error!(plugin = skipped.directory, reason = %skipped, "a plugin or a tool of it is skipped");
-    }
-    catalogue
-}
-
-fn left_out(tool: &str, reason: AddError) -> Vec<Violation> {
-    match reason {
-        AddError::Taken(origin) => {
-            let message =
-                format!("the tool '{tool}' is left out, because {origin} brings one of this id");
-            vec![Violation::new("", "id_taken", message)]
-        }
-        AddError::Invalid(violations) => {
-            let named = violations.into_iter().map(|mut violation| {
-                violation.message = format!("the tool '{tool}' is left out: {}", violation.message);
-                violation
-            });
-            named.collect()
-        }
+    Revision {
+        catalogue: Arc::new(catalogue),
+        ..Revision::default()
     }
 }

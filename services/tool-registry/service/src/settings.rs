@@ -37,6 +37,8 @@ pub struct RegistrySettings {
     pub plugins_dir: PathBuf,
     /// The address of workflow-execution. Default: http://127.0.0.1:7403.
     pub workflow: ClientSettings,
+    /// Whether to start without any plugin, whatever is installed. Default: false.
+    pub without_plugins: bool,
     /// The address of script-sandbox. Default: http://127.0.0.1:7404.
     pub sandbox: ClientSettings,
     /// The address of agent-runtime, for the tools on private states. Default:
@@ -100,6 +102,7 @@ impl Default for RegistrySettings {
             retention: RetentionSettings::default(),
             audit: AuditSettings::default(),
             plugins_dir: PathBuf::new(),
+            without_plugins: false,
             workflow: ClientSettings::to("http://127.0.0.1:7403"),
             sandbox: ClientSettings::to("http://127.0.0.1:7404"),
             agent: ClientSettings::to("http://127.0.0.1:7405"),

@@ -3,6 +3,7 @@
 pub(crate) mod approvals;
 pub(crate) mod denials;
 pub(crate) mod identities;
+pub(crate) mod plugins;
 pub(crate) mod tenants;
 
 use core_types::Tenant;
@@ -21,6 +22,22 @@ pub(crate) const fn tools_of(tenant: Tenant) -> Collection {
     Collection {
         tenant,
         kind: "tool",
+    }
+}
+
+/// The values of options of plugins of a tenant, by the name of the plugin.
+pub(crate) const fn plugin_options_of(tenant: Tenant) -> Collection {
+    Collection {
+        tenant,
+        kind: "plugin_options",
+    }
+}
+
+/// The plugins and tools that a tenant switched off, in one document.
+pub(crate) const fn switches_of(tenant: Tenant) -> Collection {
+    Collection {
+        tenant,
+        kind: "plugin_switches",
     }
 }
 

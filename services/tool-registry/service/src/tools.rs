@@ -2,29 +2,44 @@
 
 mod backends;
 mod change;
+mod choices;
+mod choose;
 mod derived;
+mod in_force;
+mod not_active;
 mod put;
+mod revision;
 mod view;
 
 use call_outcome::{Category, Failure, Violation, sentences};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use contracts::tavern::workflow::v1::GetToolChoiceRequest;
 use core_types::{Clock, PerTenant, Tenant};
 use documents::DocumentStore;
 use grpc_kit::CallContext;
 use tonic::Status;
-use tool_domain::{availability::WorkflowTools, catalogue::Catalogue, tool::Tool};
+use tool_domain::{
+    availability::WorkflowTools,
+    catalogue::{Catalogue, Reading},
+    tool::Tool,
+};
 
 use crate::{
-    dispatch::{backend::Backends, runs::ChildRuns, sandbox::PackageSets},
+    dispatch::{ScriptTerms, backend::Backends, runs::ChildRuns, sandbox::PackageSets},
     store::StoreError,
 };
 use view::ToolsOfTenant;
 
 pub use backends::PutBackend;
 pub use change::{Change, ChangeError};
+pub use choices::PluginChoices;
+use choices::{SWITCHES_ID, Switches};
+pub(crate) use choose::Switch;
+pub use in_force::InForce;
+pub use not_active::NotActive;
 pub use put::PutTool;
+pub use revision::Revision;
 pub(crate) use view::ToolView;
 
 /// The most tenants whose tools are in memory without being in use.
@@ -38,8 +53,8 @@ pub struct Tools {
 
 #[derive(Debug)]
 struct Shared {
-    /// The tools of the platform and of plugins, which all tenants have.
-    of_all: Arc<Catalogue>,
+    /// Replaced as a whole by a change of plugins. Locked for the time of a pointer copy only.
+    revision: RwLock<Arc<Revision>>,
     tenants: PerTenant<ToolsOfTenant>,
     store: Arc<dyn DocumentStore>,
     clock: Arc<dyn Clock>,
@@ -58,6 +73,8 @@ pub enum Missing {
     },
     /// It exists, and its workflow or node cannot be a tool.
     Invalid(Vec<Violation>),
+    /// It exists, and cannot be called for now, or existed before.
+    NotActive(NotActive),
     /// The workflow service, which knows it, cannot be asked.
     Unavailable(Status),
 }
@@ -73,6 +90,7 @@ impl Missing {
                 failure.violations = violations;
                 failure
             }
+            Self::NotActive(reason) => reason.into_failure(written),
             Self::Unavailable(status) => {
                 tracing::warn!(status = %status, "the service that knows a tool cannot be asked");
                 let message = format!(
@@ -108,10 +126,17 @@ impl From<StoreError> for Missing {
     }
 }
 
+impl Shared {
+    fn revision(&self) -> Arc<Revision> {
+        let revision = self.revision.read();
+        Arc::clone(&revision.unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
 impl Tools {
     /// Takes the tools of the platform and of plugins, and everything else that is needed.
     pub fn new(
-        of_all: Catalogue,
+        revision: Revision,
         store: Arc<dyn DocumentStore>,
         clock: Arc<dyn Clock>,
         runs: ChildRuns,
@@ -119,7 +144,7 @@ impl Tools {
     ) -> Self {
         Self {
             shared: Arc::new(Shared {
-                of_all: Arc::new(of_all),
+                revision: RwLock::new(Arc::new(revision)),
                 tenants: PerTenant::new(MAX_TENANTS),
                 store,
                 clock,
@@ -139,6 +164,18 @@ impl Tools {
         self.view(Tenant::DEFAULT).await?;
         self.backends(Tenant::DEFAULT).await?;
         Ok(())
+    }
+
+    /// Returns the plugins with the tools that all tenants have, as they are now.
+    pub fn revision(&self) -> Arc<Revision> {
+        self.shared.revision()
+    }
+
+    /// Puts another revision in force. Calls under way keep the one with which they began.
+    pub(crate) fn put_in_force(&self, revision: Revision) {
+        let present = self.shared.revision.write();
+        let mut present = present.unwrap_or_else(PoisonError::into_inner);
+        *present = Arc::new(revision);
     }
 
     /// Begins to read the package sets, so that no call has to wait for them.
@@ -168,6 +205,40 @@ impl Tools {
     /// [`Missing`] is the reason.
     pub async fn find(&self, tenant: Tenant, written: &str) -> Result<Arc<Tool>, Missing> {
         self.view(tenant).await?.find(written).await
+    }
+
+    /// Finds a tool of a tenant as [`Tools::find`] does, with the terms on which it runs if it is a script of a plugin:
+    /// those of the same revision.
+    ///
+    /// # Errors
+    /// [`Missing`] is the reason.
+    pub(crate) async fn find_with_terms(
+        &self,
+        tenant: Tenant,
+        written: &str,
+    ) -> Result<(Arc<Tool>, ScriptTerms), Missing> {
+        let view = self.view(tenant).await?;
+        let tool = view.find(written).await?;
+        let plugin = view.revision.plugin_of(tool.origin());
+        let terms = plugin.map(|plugin| plugin.terms(view.choices.values(plugin.name())));
+        Ok((tool, terms.unwrap_or_default()))
+    }
+
+    /// Returns the id of a tool of a tenant by its name, whether or not it can be called now.
+    ///
+    /// # Errors
+    /// [`Missing`] is the reason.
+    pub(crate) async fn id_of(&self, tenant: Tenant, written: &str) -> Result<String, Missing> {
+        let view = self.view(tenant).await?;
+        let name = match view.catalogue.read(written) {
+            Reading::Tool(tool) => return Ok(tool.id().to_owned()),
+            Reading::Derived(name) => name,
+        };
+        match view.find(written).await {
+            Ok(tool) => Ok(tool.id().to_owned()),
+            Err(Missing::NotActive(NotActive::ToolOff)) => Ok(name.into_owned()),
+            Err(missing) => Err(missing),
+        }
     }
 
     /// Returns the tools from which the models of a workflow may choose.
@@ -208,6 +279,8 @@ impl Tools {
         for tool in view.catalogue.tools() {
             match view.complete(tool).await {
                 Ok(tool) => tools.push(tool),
+                // It is known by its name, so that a call of it fails with the reason.
+                Err(Missing::NotActive(_)) => tools.push(Arc::clone(tool)),
                 Err(Missing::Unavailable(status)) => return Err(status),
                 Err(missing) => {
                     let reason = missing.into_failure(tool.id()).message.clone();
@@ -215,7 +288,8 @@ impl Tools {
                 }
             }
         }
-        tools.extend(view.workflow_tools().await?);
+        let workflows = view.workflow_tools().await?.into_iter();
+        tools.extend(workflows.filter(|tool| view.check_active(tool).is_ok()));
         tools.sort_by(|a, b| a.id().cmp(b.id()));
         Ok(tools)
     }

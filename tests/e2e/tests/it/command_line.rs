@@ -6,6 +6,7 @@ mod calls;
 mod files;
 mod keys;
 mod local;
+mod plugins;
 
 use std::process::{Command, Output, Stdio};
 

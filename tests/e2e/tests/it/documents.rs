@@ -383,7 +383,10 @@ async fn a_tool_bound_to_nothing_is_remarked_on_and_one_pinned_to_nonsense_is_re
     let directory = "lost".to_owned();
     let plugin = stack
         .registry()
-        .get_plugin(GetPluginRequest { directory })
+        .get_plugin(GetPluginRequest {
+            directory,
+            ..GetPluginRequest::default()
+        })
         .await?
         .into_inner();
     let found = plugin.plugin.unwrap_or_default().diagnostics;

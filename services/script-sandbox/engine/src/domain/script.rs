@@ -101,6 +101,8 @@ pub struct ScriptSpec {
     pub environment: Vec<(String, String)>,
     /// A JSON value for it; empty if there is none.
     pub input_json: String,
+    /// The options of the plugin that it belongs to, as JSON; empty if there are none.
+    pub options_json: String,
     /// The id of its effect; empty if it has none.
     pub effect_id: String,
     /// The id of its conversation; empty if it has none.
@@ -124,6 +126,16 @@ pub struct ScriptSpec {
 }
 
 impl ScriptSpec {
+    /// The JSON values that come in files of their own: the name of the file, the variable that names its path, and
+    /// the value.
+    pub fn values(&self) -> impl Iterator<Item = (&'static str, &'static str, &str)> {
+        let all = [
+            ("input.json", "TAVERN_INPUT_PATH", &*self.input_json),
+            ("options.json", "TAVERN_OPTIONS", &*self.options_json),
+        ];
+        all.into_iter().filter(|(.., value)| !value.is_empty())
+    }
+
     /// A script with a program and nothing else.
     pub fn of(runtime: String, program: Program, limits: Limits) -> Self {
         Self {
@@ -169,10 +181,15 @@ impl Script {
         problems.identifier("effect_id", &spec.effect_id);
         problems.identifier("conversation_id", &spec.conversation_id);
         problems.identifier("caller_id", spec.owner.caller_id());
-        if !spec.input_json.is_empty()
-            && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(&spec.input_json)
-        {
-            problems.add("input_json", format!("must be one JSON value: {error}"));
+        for (field, json) in [
+            ("input_json", &spec.input_json),
+            ("options_json", &spec.options_json),
+        ] {
+            if !json.is_empty()
+                && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(json)
+            {
+                problems.add(field, format!("must be one JSON value: {error}"));
+            }
         }
         let all = [known, problems.0].concat();
         if all.is_empty() {
@@ -261,9 +278,7 @@ impl Problems {
         if let Program::Source(source) = &spec.program {
             sizes.push(source.len() as u64);
         }
-        if !spec.input_json.is_empty() {
-            sizes.push(spec.input_json.len() as u64);
-        }
+        sizes.extend(spec.values().map(|(.., value)| value.len() as u64));
         let directories = directories.len() as u64;
         let blocks = sizes.iter().map(|size| size.div_ceil(BLOCK));
         let blocks = blocks.fold(directories, u64::saturating_add);

@@ -61,6 +61,7 @@ pub(super) fn script(
         stdin: request.stdin,
         environment: variables(request.environment),
         input_json: request.input_json,
+        options_json: request.options_json,
         effect_id: request.effect_id,
         conversation_id: request.conversation_id,
         traceparent: telemetry::context::current_traceparent().unwrap_or_default(),

@@ -55,11 +55,6 @@ fn without_effect(manifest: &Manifest) -> Vec<Diagnostic> {
             "/permissions",
             "some of the permissions cannot be granted yet, so nothing that needs one works",
         ),
-        (
-            !manifest.options.is_empty(),
-            "/configOptions",
-            "settings of plugins are not offered yet",
-        ),
     ];
     let used = sections.into_iter().filter(|(used, ..)| *used);
     used.map(|(_, pointer, message)| Diagnostic::not_supported(pointer, message))

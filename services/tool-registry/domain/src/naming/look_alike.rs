@@ -3,7 +3,7 @@
 use unicode_normalization::UnicodeNormalization;
 
 /// Letters of other scripts that look like a Latin letter, each with that letter.
-const LOOK_ALIKES: [(&str, char); 22] = [
+const CONFUSABLES: [(&str, char); 22] = [
     ("аα", 'a'),
     ("вβ", 'b'),
     ("сϲ", 'c'),
@@ -30,7 +30,7 @@ const LOOK_ALIKES: [(&str, char); 22] = [
 
 /// Returns a name with compatible forms made plain, in lower case, and with letters that look like
 /// a Latin one replaced by it.
-pub fn fold_look_alikes(name: &str) -> String {
+pub fn fold_confusables(name: &str) -> String {
     let lower = name.nfkc().flat_map(char::to_lowercase);
     lower.map(folded).collect()
 }
@@ -38,7 +38,7 @@ pub fn fold_look_alikes(name: &str) -> String {
 /// Returns the form in which ids are compared: folded, without punctuation; a name of nothing else
 /// keeps it.
 pub fn skeleton(name: &str) -> String {
-    let folded = fold_look_alikes(name);
+    let folded = fold_confusables(name);
     match json_schema::squash(&folded) {
         squashed if squashed.is_empty() => folded,
         squashed => squashed,
@@ -49,7 +49,7 @@ fn folded(letter: char) -> char {
     if letter.is_ascii() {
         return letter;
     }
-    LOOK_ALIKES
+    CONFUSABLES
         .iter()
         .find(|(alike, _)| alike.contains(letter))
         .map_or(letter, |(_, latin)| *latin)
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn look_alikes_and_punctuation_are_folded_and_other_names_stay_apart() {
+    fn confusables_and_punctuation_are_folded_and_other_names_stay_apart() {
         for (first, second) in [
             ("city-weather:forecast", "CityWeather_Forecast"),
             ("city-weather:forecast", "city-weather:fоrecаst"),
@@ -76,6 +76,6 @@ mod tests {
         ] {
             assert_ne!(skeleton(first), skeleton(second), "{second}");
         }
-        assert_eq!(fold_look_alikes("ѕуѕtem:now"), "system:now");
+        assert_eq!(fold_confusables("ѕуѕtem:now"), "system:now");
     }
 }

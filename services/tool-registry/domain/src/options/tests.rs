@@ -175,7 +175,7 @@ fn assignments_are_read_by_the_declared_type() {
             "whole",
             "number=0",
             "line=abc",
-            "line=abd",
+            "line=abe",
         ],
     );
     let expected = [

@@ -61,7 +61,7 @@ const KINDS: [(Kind, &str, PermissionState); 14] = [
     (Kind::UiWrap, "ui.wrap", Listed),
     (Kind::UiOverride, "ui.override", Listed),
     (Kind::ServiceRead, "services.read", NotYet),
-    (Kind::Workspace, "files.workspace", InForce),
+    (Kind::Workspace, "files.workspace", NotYet),
     (Kind::Resources, "resources", InForce),
     (Kind::Packages, "packages", InForce),
 ];

@@ -164,6 +164,7 @@ fn only_what_works_or_is_listed_can_be_installed() {
         "/permissions/tools/call/0",
         "/permissions/storage",
         "/permissions/services/read/0",
+        "/permissions/files/workspace",
     ];
     assert_eq!(refused, expected);
 }

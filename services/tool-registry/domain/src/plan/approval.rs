@@ -1,7 +1,10 @@
 //! The reasons for which a person must approve a change (rules R105 and R109).
 
 use super::input::PluginVersion;
-use crate::{definition::Flags, permissions::PermissionChange};
+use crate::{
+    definition::{Definition, Flags, Implementation},
+    permissions::PermissionChange,
+};
 
 /// Returns the reasons for which a change does not take force by itself, each as a sentence; none if
 /// it may: it asks for no permission that is not in force, and weakens no declared effect of a tool.
@@ -13,7 +16,7 @@ pub fn reasons(in_force: Option<&PluginVersion<'_>>, new: &PluginVersion<'_>) ->
         .iter()
         .map(|request| format!("It asks for the permission {}.", request.permission));
     let mut reasons: Vec<String> = asked.collect();
-    for tool in new.tools {
+    for tool in new.tools.iter().filter(|tool| !is_script(tool)) {
         let mut others = in_force.iter().flat_map(|version| version.tools);
         let Some(other) = others.find(|other| other.id == tool.id) else {
             continue;
@@ -23,6 +26,12 @@ pub fn reasons(in_force: Option<&PluginVersion<'_>>, new: &PluginVersion<'_>) ->
         }
     }
     reasons
+}
+
+/// Whether a tool is a script. A script without permissions has no effects, so that its declarations hold at once
+/// (rule R012).
+fn is_script(tool: &Definition) -> bool {
+    matches!(tool.implementation, Implementation::Script(_))
 }
 
 /// Returns the declarations of effects by which later calls are checked less than before.

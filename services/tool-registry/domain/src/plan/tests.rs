@@ -236,7 +236,7 @@ fn the_plan_of_the_example_has_the_json_of_the_design() {
         .iter()
         .map(|each| each.code.as_str())
         .collect();
-    assert_eq!(codes, ["permission_not_yet"; 9]);
+    assert_eq!(codes, ["permission_not_yet"; 10]);
     assert!(!plan.is_installable());
     let read: Plan = serde_json::from_value(found).unwrap();
     assert_eq!(read, plan);
@@ -282,8 +282,16 @@ fn r109_only_new_permissions_and_weaker_effects_need_a_person() {
     let plain = case("", json!({}));
     let reads = case("permissions: {files: {workspace: read}}\n", json!({}));
     let writes = case("permissions: {files: {workspace: write}}\n", json!({}));
-    let read_only = case("", json!({"readOnly": true}));
-    let destructive = case("", json!({"destructive": true}));
+    let of_backend = |flags: Value| {
+        let method = json!({"type": "service", "service": "shop", "method": "a.Shop/Buy"});
+        let mut tool = simple(&flags);
+        tool["implementation"] = method;
+        Case::new("name: p\n", &[tool], OLD_DIGEST)
+    };
+    let method = of_backend(json!({}));
+    let read_only = of_backend(json!({"readOnly": true}));
+    let destructive = of_backend(json!({"destructive": true}));
+    let own_script = case("", json!({"readOnly": true}));
     for (before, after, count) in [
         (None, &plain, 0),
         (None, &reads, 1),
@@ -291,10 +299,12 @@ fn r109_only_new_permissions_and_weaker_effects_need_a_person() {
         (Some(&plain), &reads, 1),
         (Some(&writes), &reads, 0),
         (Some(&reads), &writes, 1),
-        (Some(&plain), &read_only, 1),
-        (Some(&read_only), &plain, 0),
-        (Some(&plain), &destructive, 0),
-        (Some(&destructive), &plain, 1),
+        (Some(&method), &read_only, 1),
+        (Some(&read_only), &method, 0),
+        (Some(&method), &destructive, 0),
+        (Some(&destructive), &method, 1),
+        // A script has no effects, so that it may declare them away (rule R012).
+        (Some(&plain), &own_script, 0),
     ] {
         let before = before.map(Case::version);
         let reasons = approval::reasons(before.as_ref(), &after.version());

@@ -163,7 +163,7 @@ fn faults_of_manifest_and_tools_are_named_at_once() {
     );
     plugins.check_faults(&[
         ("invalid_name", "plugin.yaml/name"),
-        ("unknown_permission", "plugin.yaml/permissions/files"),
+        ("type_mismatch", "plugin.yaml/permissions/files"),
         ("missing_parameter", "other/bad.tool.json/implementation"),
     ]);
     assert!(plugins.checked().plugin.is_none());

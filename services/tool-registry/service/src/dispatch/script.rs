@@ -36,12 +36,15 @@ impl Scripts {
     pub(super) async fn execute(&self, program: &Program, resolved: &ResolvedCall) -> CallOutcome {
         let package = resolved.tool.definition().package.as_ref();
         let files = package.map_or(&[][..], |package| package.files());
+        let terms = &resolved.terms;
         let request = ExecuteRequest {
             runtime: program.runtime.clone(),
             packages: program.packages.clone(),
             program: Some(execute_request::Program::EntryPath(program.entry.clone())),
             files: files.iter().map(input_file).collect(),
             arguments: program.arguments.clone(),
+            options_json: terms.options.as_deref().unwrap_or_default().to_owned(),
+            limits: terms.limits(),
             stdin: resolved.arguments.text().as_bytes().to_vec(),
             ..ExecuteRequest::default()
         };

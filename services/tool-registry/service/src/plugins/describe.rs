@@ -1,14 +1,16 @@
-//! The description of a directory of plugins for the API.
+//! The description of plugins for the API.
 
 use std::collections::BTreeMap;
 
-use super::{LoadedPlugin, Plugins};
-use tool_domain::{catalogue::Catalogue, diagnostic::Diagnostic, tool::Origin};
+use tool_domain::{diagnostic::Diagnostic, tool::Origin};
 
-/// A plugin as the API shows it: one that was loaded, or one that was left out.
+use super::catalogue::PluginCatalogue;
+use crate::tools::{InForce, PluginChoices, Revision};
+
+/// A plugin as the API shows it: one in force, or one that was left out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PluginInfo {
-    /// Its directory, which no two plugins share.
+    /// Its directory, which no two plugins share; empty for an archive.
     pub directory: String,
     /// The name of its manifest; empty if it was left out.
     pub name: String,
@@ -18,7 +20,7 @@ pub struct PluginInfo {
     pub version: String,
     /// The purpose of the plugin.
     pub description: String,
-    /// Whether it was loaded.
+    /// Whether it is in force.
     pub loaded: bool,
     /// The ids of its tools that can be called, sorted.
     pub tool_ids: Vec<String>,
@@ -26,46 +28,79 @@ pub struct PluginInfo {
     pub definition_files: BTreeMap<String, String>,
     /// Every finding about it and its tools.
     pub diagnostics: Vec<Diagnostic>,
+    /// The digest of the package in force.
+    pub package_digest: String,
+    /// The digests of earlier packages, the last first.
+    pub earlier_digests: Vec<String>,
+    /// The permissions in force.
+    pub permissions: Vec<String>,
+    /// Whether the files of its directory are not those in force.
+    pub has_changes: bool,
+    /// Whether the tenant has switched it off.
+    pub disabled: bool,
+    /// The required options without a value.
+    pub missing_options: Vec<String>,
+    /// The tools that the tenant has switched off.
+    pub disabled_tool_ids: Vec<String>,
 }
 
-/// Describes every plugin of a directory, those that were left out included, by directory name.
-pub fn describe(plugins: &Plugins, catalogue: &Catalogue) -> Vec<PluginInfo> {
-    let mut all: Vec<PluginInfo> = Vec::new();
-    for LoadedPlugin { directory, plugin } in &plugins.loaded {
-        let manifest = &plugin.manifest;
-        let origin = Origin::Plugin(manifest.name.to_string());
-        let mine = catalogue.tools().filter(|tool| *tool.origin() == origin);
-        let of_manifest = manifest.diagnostics.iter().cloned();
-        let of_tools = plugin.tools.iter().flat_map(|tool| &tool.diagnostics);
-        all.push(PluginInfo {
-            directory: directory.clone(),
-            name: manifest.name.to_string(),
-            display_name: manifest.display_name.clone(),
-            version: manifest.version.clone(),
-            description: manifest.description.clone(),
-            loaded: true,
-            tool_ids: mine.map(|tool| tool.id().to_owned()).collect(),
-            definition_files: plugin.definition_files.clone(),
-            diagnostics: of_manifest
-                .map(|found| found.in_file("plugin.yaml"))
-                .chain(of_tools.cloned())
-                .collect(),
-        });
-    }
-    for skipped in &plugins.skipped {
-        let found = skipped.violations.iter().map(Diagnostic::from);
-        match all
-            .iter_mut()
-            .find(|plugin| plugin.directory == skipped.directory)
-        {
-            Some(plugin) => plugin.diagnostics.extend(found),
-            None => all.push(PluginInfo {
-                directory: skipped.directory.clone(),
-                diagnostics: found.collect(),
-                ..PluginInfo::default()
-            }),
+impl PluginCatalogue {
+    /// Describes every plugin of a revision for a tenant, and those of the plugin directory that were left out, by
+    /// directory, then by name.
+    pub(crate) fn describe(&self, revision: &Revision, choices: &PluginChoices) -> Vec<PluginInfo> {
+        let plugins = revision.plugins.values();
+        let mut all: Vec<PluginInfo> = plugins
+            .map(|plugin| describe(plugin, revision, choices))
+            .collect();
+        for (directory, found) in &*self.findings() {
+            let violations = found.violations.iter().map(Diagnostic::from);
+            match all.iter_mut().find(|plugin| plugin.directory == *directory) {
+                Some(plugin) => {
+                    plugin.diagnostics.extend(violations);
+                    plugin.has_changes = found.has_changes;
+                }
+                None => all.push(PluginInfo {
+                    directory: directory.clone(),
+                    diagnostics: violations.collect(),
+                    ..PluginInfo::default()
+                }),
+            }
         }
+        all.sort_by(|a, b| (&a.directory, &a.name).cmp(&(&b.directory, &b.name)));
+        all
     }
-    all.sort_by(|a, b| a.directory.cmp(&b.directory));
-    all
+}
+
+fn describe(in_force: &InForce, revision: &Revision, choices: &PluginChoices) -> PluginInfo {
+    let (plugin, name) = (&in_force.plugin, in_force.name());
+    let manifest = &plugin.manifest;
+    let origin = Origin::Plugin(name.to_owned());
+    let mine = revision
+        .catalogue
+        .tools()
+        .filter(|tool| *tool.origin() == origin);
+    let tool_ids: Vec<String> = mine.map(|tool| tool.id().to_owned()).collect();
+    let of_manifest = manifest.diagnostics.iter().cloned();
+    let of_tools = plugin.tools.iter().flat_map(|tool| &tool.diagnostics);
+    PluginInfo {
+        directory: in_force.directory.clone(),
+        name: name.to_owned(),
+        display_name: manifest.display_name.clone(),
+        version: manifest.version.clone(),
+        description: manifest.description.clone(),
+        loaded: true,
+        definition_files: plugin.definition_files.clone(),
+        diagnostics: of_manifest
+            .map(|found| found.in_file("plugin.yaml"))
+            .chain(of_tools.cloned())
+            .collect(),
+        package_digest: plugin.digest.clone(),
+        earlier_digests: in_force.earlier.clone(),
+        permissions: in_force.permissions.clone(),
+        has_changes: false,
+        disabled: choices.is_off(name),
+        missing_options: in_force.missing(choices.values(name)),
+        disabled_tool_ids: choices.tools_off(&tool_ids).cloned().collect(),
+        tool_ids,
+    }
 }

@@ -312,12 +312,18 @@ mod tests {
             "DeleteBackend",
             "DeleteTool",
             "ImportApprovers",
+            "InstallPlugin",
             "PutBackend",
             "PutPrincipal",
             "PutTool",
             "RevokeKeys",
+            "RollbackPlugin",
             "RotateKey",
+            "SetPluginState",
+            "SetToolState",
             "UnblockPrincipal",
+            "UninstallPlugin",
+            "UpdatePluginOptions",
             "UpdateTenant",
         ];
         assert_eq!(methods, expected);

@@ -66,6 +66,16 @@ pub(super) async fn explain(
             Ok(tool) => resolved.of_tool(&tool, &catalogue, approvals),
             Err(Missing::Unavailable(status)) => return Err(refusal::unavailable(&status)),
             Err(Missing::Unknown { suggestions }) => resolved.of_unknown(suggestions, &catalogue),
+            Err(Missing::NotActive(reason)) => {
+                let exists = LayerVerdict::passed(Layer::Exists, "");
+                let active = LayerVerdict {
+                    layer: Layer::Active,
+                    passes: false,
+                    document: reason.sentence(&tool_id),
+                    remedy: reason.remedy(&tool_id),
+                };
+                to_proto(AvailabilityVerdict::ToolNotAvailable, vec![exists, active])
+            }
             Err(Missing::Invalid(violations)) => {
                 let exists = LayerVerdict::passed(Layer::Exists, "");
                 let active = LayerVerdict {

@@ -1,7 +1,5 @@
 //! The methods of the catalogue.
 
-use std::sync::Arc;
-
 use contracts::tavern::registry::v1::{
     BatchGetToolsRequest, BatchGetToolsResponse, DeleteBackendRequest, DeleteBackendResponse,
     DeleteToolRequest, DeleteToolResponse, ExplainAvailabilityRequest, ExplainAvailabilityResponse,
@@ -13,7 +11,7 @@ use contracts::tavern::registry::v1::{
 };
 use core_types::Tenant;
 use futures::future::join_all;
-use grpc_kit::CallContext;
+use grpc_kit::{CallContext, Failure};
 use run_events::store_failure;
 use tonic::{Request, Response, Status};
 
@@ -21,7 +19,7 @@ use super::{Answer, availability, backends, convert, refusal, tools};
 use crate::{
     approvals::Approvals,
     identities::Identities,
-    plugins::PluginInfo,
+    plugins::{PluginCatalogue, PluginInfo},
     runner::agents::Agents,
     tools::{ToolView, Tools},
 };
@@ -33,7 +31,7 @@ pub struct CatalogueRpc {
     agents: Agents,
     identities: Identities,
     approvals: Approvals,
-    plugins: Arc<[PluginInfo]>,
+    plugins: PluginCatalogue,
 }
 
 impl CatalogueRpc {
@@ -43,7 +41,7 @@ impl CatalogueRpc {
         tools: Tools,
         (agents, identities): (Agents, Identities),
         approvals: Approvals,
-        plugins: Arc<[PluginInfo]>,
+        plugins: PluginCatalogue,
     ) -> Self {
         Self {
             tools,
@@ -68,6 +66,26 @@ impl CatalogueRpc {
             written.diagnostics.extend(findings);
         }
         written
+    }
+
+    /// Returns the plugins of a tenant by directory, then by name.
+    pub(super) async fn all_plugins(&self, tenant: Tenant) -> Result<Vec<Plugin>, Status> {
+        let view = self.view(tenant).await?;
+        let plugins = self.plugins.describe(&view.revision, &view.choices);
+        let plugins = plugins
+            .iter()
+            .map(|plugin| Self::write_plugin(&view, plugin));
+        Ok(join_all(plugins).await)
+    }
+
+    /// Returns the plugin of a name; none if it is not in force.
+    pub(super) async fn plugin_named(
+        &self,
+        tenant: Tenant,
+        name: &str,
+    ) -> Result<Option<Plugin>, Status> {
+        let mut plugins = self.all_plugins(tenant).await?.into_iter();
+        Ok(plugins.find(|plugin| plugin.loaded && plugin.name == name))
     }
 
     /// Returns the tools of a tenant.
@@ -152,14 +170,26 @@ impl ToolRegistryService for CatalogueRpc {
 
     async fn get_plugin(&self, request: Request<GetPluginRequest>) -> Answer<GetPluginResponse> {
         let tenant = CallContext::of(&request).tenant();
-        let directory = request.into_inner().directory;
-        let plugin = self
-            .plugins
-            .iter()
-            .find(|plugin| plugin.directory == directory)
-            .ok_or_else(|| refusal::plugin_not_found(&directory))?;
+        let GetPluginRequest { directory, name } = request.into_inner();
+        if directory.is_empty() == name.is_empty() {
+            let problem = "is needed where `directory` is empty, and only there";
+            return Err(Failure::invalid_fields()
+                .violation("name", problem)
+                .into_status());
+        }
+        let plugin = match name.is_empty() {
+            false => {
+                let found = self.plugin_named(tenant, &name).await?;
+                found.ok_or_else(|| refusal::no_plugin_named(&name))?
+            }
+            true => {
+                let mut plugins = self.all_plugins(tenant).await?.into_iter();
+                let found = plugins.find(|plugin| plugin.directory == directory);
+                found.ok_or_else(|| refusal::plugin_not_found(&directory))?
+            }
+        };
         Ok(Response::new(GetPluginResponse {
-            plugin: Some(Self::write_plugin(&self.view(tenant).await?, plugin).await),
+            plugin: Some(plugin),
         }))
     }
 
@@ -168,9 +198,7 @@ impl ToolRegistryService for CatalogueRpc {
         request: Request<ListPluginsRequest>,
     ) -> Answer<ListPluginsResponse> {
         let tenant = CallContext::of(&request).tenant();
-        let (view, plugins) = (self.view(tenant).await?, self.plugins.iter());
-        let plugins = plugins.map(|plugin| Self::write_plugin(&view, plugin));
-        let plugins = join_all(plugins).await;
+        let plugins = self.all_plugins(tenant).await?;
         Ok(Response::new(ListPluginsResponse { plugins }))
     }
 

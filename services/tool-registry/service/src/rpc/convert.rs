@@ -80,6 +80,13 @@ pub fn plugin_to_proto(plugin: &PluginInfo) -> registry::Plugin {
         loaded: plugin.loaded,
         tool_ids: plugin.tool_ids.clone(),
         diagnostics: plugin.diagnostics.iter().map(diagnostic_to_proto).collect(),
+        package_digest: plugin.package_digest.clone(),
+        earlier_digests: plugin.earlier_digests.clone(),
+        permissions: plugin.permissions.clone(),
+        has_changes: plugin.has_changes,
+        disabled: plugin.disabled,
+        missing_options: plugin.missing_options.clone(),
+        disabled_tool_ids: plugin.disabled_tool_ids.clone(),
     }
 }
 

@@ -65,6 +65,10 @@ pub(super) fn tool_not_found(missing: Missing, written: &str) -> Status {
                 .into_status()
         }
         Missing::Invalid(violations) => invalid(&violations, ""),
+        Missing::NotActive(_) => {
+            let message = missing.into_failure(written).message.clone();
+            no_such_tool(message, written).into_status()
+        }
         Missing::Unavailable(status) => unavailable(&status),
     }
 }
@@ -79,6 +83,13 @@ pub(super) fn plugin_not_found(directory: &str) -> Status {
     let message = format!("no plugin has the directory `{}`", shown(directory));
     Failure::new(Code::NotFound, ErrorReason::PluginNotFound, message)
         .metadata("directory", shown(directory))
+        .into_status()
+}
+
+pub(super) fn no_plugin_named(name: &str) -> Status {
+    let message = format!("no plugin has the name `{}`", shown(name));
+    Failure::new(Code::NotFound, ErrorReason::PluginNotFound, message)
+        .metadata("plugin", shown(name))
         .into_status()
 }
 

@@ -54,7 +54,7 @@ impl Tools {
         // Another change may have come before.
         let view = self.view(tenant).await?;
         let replayed = self.is_repeated(tenant, request).await?;
-        let catalogue = view.own();
+        let (revision, catalogue) = view.own();
         let id = definition.id.to_string();
         let case_twin = catalogue.case_twin(&id).map(|twin| {
             let message =
@@ -80,7 +80,7 @@ impl Tools {
                 .replace(tools_of(tenant), &id, text, request, now)
                 .await?;
             is_repeated(&seen)?;
-            of_tenant.replace(next);
+            of_tenant.replace(next, &revision, &id);
         }
         Ok(PutTool {
             tool,
@@ -106,7 +106,7 @@ impl Tools {
         if self.is_repeated(tenant, request).await? {
             return Ok(true);
         }
-        let catalogue = view.own();
+        let (revision, catalogue) = view.own();
         let present = catalogue.get(id);
         let origin = match present {
             Some(tool) => tool.origin().clone(),
@@ -128,7 +128,7 @@ impl Tools {
                 None => ChangeError::NotFound,
             });
         }
-        of_tenant.replace(catalogue.without(id));
+        of_tenant.replace(catalogue.without(id), &revision, id);
         Ok(false)
     }
 

@@ -15,7 +15,7 @@ use tool_domain::{
     tool::{Origin, Tool},
 };
 
-use super::{Missing, Shared, Tools};
+use super::{Missing, NotActive, PluginChoices, Revision, Shared, Tools, choices};
 use crate::dispatch::builtin;
 use crate::store::{StoreError, tools_of};
 
@@ -38,9 +38,20 @@ pub(super) struct ToolsOfTenant {
 #[derive(Debug)]
 struct Loaded {
     /// The tools of all tenants and the tenant's own.
-    own: RwLock<Arc<Catalogue>>,
+    own: RwLock<Own>,
     /// The tools of all tenants, the tenant's own and the shared ones; `None` until it is used.
     whole: RwLock<Option<Whole>>,
+    /// The tenant's choices about plugins.
+    choices: RwLock<Arc<PluginChoices>>,
+}
+
+/// The tools of a revision and the tenant's own.
+#[derive(Debug)]
+struct Own {
+    revision: Arc<Revision>,
+    catalogue: Arc<Catalogue>,
+    /// The tenant's own tools whose ids tools of the revision have.
+    left_out: Vec<Arc<Tool>>,
 }
 
 /// A catalogue, and those of which it was made.
@@ -68,6 +79,10 @@ pub(crate) struct ToolView<'a> {
     pub(super) tenant: Tenant,
     /// The tools of all tenants, its own, and the shared ones.
     pub(crate) catalogue: Arc<Catalogue>,
+    /// The plugins whose tools are in the catalogue.
+    pub(crate) revision: Arc<Revision>,
+    /// The tenant's choices about plugins.
+    pub(crate) choices: Arc<PluginChoices>,
     pub(super) shared: &'a Shared,
     pub(super) of_tenant: Arc<ToolsOfTenant>,
 }
@@ -78,16 +93,21 @@ impl Tools {
         let shared = &*self.shared;
         let of_tenant = shared.tenants.of(tenant);
         let loaded = of_tenant.loaded(tenant, shared).await?;
+        let (revision, own) = loaded.own(shared);
         let catalogue = match tenant == Tenant::SYSTEM {
-            true => loaded.own(),
+            true => own,
             false => {
                 let system = shared.tenants.of(Tenant::SYSTEM);
-                loaded.whole(system.loaded(Tenant::SYSTEM, shared).await?.own())
+                let (_, system) = system.loaded(Tenant::SYSTEM, shared).await?.own(shared);
+                loaded.whole(own, system)
             }
         };
+        let choices = loaded.choices();
         Ok(ToolView {
             tenant,
             catalogue,
+            revision,
+            choices,
             shared,
             of_tenant,
         })
@@ -98,30 +118,79 @@ impl ToolsOfTenant {
     async fn loaded(&self, tenant: Tenant, shared: &Shared) -> Result<&Loaded, StoreError> {
         let load = || async move {
             let own = load(tenant, shared).await?;
+            let choices = choices::load_choices(&*shared.store, tenant).await?;
             Ok(Loaded {
-                own: RwLock::new(Arc::new(own)),
+                own: RwLock::new(own),
                 whole: RwLock::default(),
+                choices: RwLock::new(Arc::new(choices)),
             })
         };
         self.loaded.get_or_try_init(load).await
     }
 
-    /// Puts another catalogue in the place of the tenant's own.
-    pub(super) fn replace(&self, own: Catalogue) {
+    /// Puts another catalogue, made from that of a revision by a change of one tool, in the place of the tenant's own.
+    pub(super) fn replace(&self, catalogue: Catalogue, revision: &Arc<Revision>, id: &str) {
         if let Some(loaded) = self.loaded.get() {
-            *loaded.own.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(own);
+            let mut own = loaded.own.write().unwrap_or_else(PoisonError::into_inner);
+            own.left_out.retain(|tool| tool.id() != id);
+            own.catalogue = Arc::new(catalogue);
+            own.revision = Arc::clone(revision);
+        }
+    }
+
+    /// Puts other choices about plugins in force.
+    pub(super) fn choose(&self, choices: PluginChoices) {
+        if let Some(loaded) = self.loaded.get() {
+            let present = loaded.choices.write();
+            *present.unwrap_or_else(PoisonError::into_inner) = Arc::new(choices);
+        }
+    }
+}
+
+impl Own {
+    /// Returns the tenant's own tools with those of another revision.
+    fn moved_to(&self, revision: Arc<Revision>) -> Self {
+        let (mut catalogue, mut left_out) = revision.catalogue.with_registered_of(&self.catalogue);
+        for tool in &self.left_out {
+            let is_known = left_out.iter().any(|other| other.id() == tool.id());
+            let definition = tool.definition().clone();
+            if !is_known && catalogue.add(definition, Origin::Registered).is_err() {
+                left_out.push(Arc::clone(tool));
+            }
+        }
+        Self {
+            revision,
+            catalogue: Arc::new(catalogue),
+            left_out,
         }
     }
 }
 
 impl Loaded {
-    fn own(&self) -> Arc<Catalogue> {
-        Arc::clone(&self.own.read().unwrap_or_else(PoisonError::into_inner))
+    /// Returns the revision in force, and the own catalogue with its tools.
+    fn own(&self, shared: &Shared) -> (Arc<Revision>, Arc<Catalogue>) {
+        let revision = shared.revision();
+        let own = self.own.read().unwrap_or_else(PoisonError::into_inner);
+        if Arc::ptr_eq(&own.revision, &revision) {
+            return (revision, Arc::clone(&own.catalogue));
+        }
+        drop(own);
+        let mut own = self.own.write().unwrap_or_else(PoisonError::into_inner);
+        // Another one may be in force by now.
+        let revision = shared.revision();
+        if !Arc::ptr_eq(&own.revision, &revision) {
+            *own = own.moved_to(Arc::clone(&revision));
+        }
+        (revision, Arc::clone(&own.catalogue))
+    }
+
+    fn choices(&self) -> Arc<PluginChoices> {
+        let choices = self.choices.read();
+        Arc::clone(&choices.unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Returns the own catalogue with the tools of `system` as shared ones.
-    fn whole(&self, system: Arc<Catalogue>) -> Arc<Catalogue> {
-        let own = self.own();
+    fn whole(&self, own: Arc<Catalogue>, system: Arc<Catalogue>) -> Arc<Catalogue> {
         let kept = self.whole.read().unwrap_or_else(PoisonError::into_inner);
         let of_both =
             |kept: &&Whole| Arc::ptr_eq(&kept.own, &own) && Arc::ptr_eq(&kept.system, &system);
@@ -142,20 +211,33 @@ impl Loaded {
 
 /// Loads the tools that were put for a tenant. A tool that no longer works is logged and left out; it stays in the
 /// store.
-async fn load(tenant: Tenant, shared: &Shared) -> Result<Catalogue, StoreError> {
-    let mut catalogue = (*shared.of_all).clone();
+async fn load(tenant: Tenant, shared: &Shared) -> Result<Own, StoreError> {
+    let revision = shared.revision();
+    let (mut catalogue, mut left_out) = ((*revision.catalogue).clone(), Vec::new());
     let stored = shared
         .store
         .page(tools_of(tenant), "", usize::MAX, usize::MAX);
     for row in stored.await? {
         let added = definition::read(&row.text)
             .map_err(AddError::Invalid)
-            .and_then(|definition| catalogue.add(definition, Origin::Registered));
+            .and_then(|definition| match revision.catalogue.get(&row.id) {
+                Some(other) => {
+                    let alias = revision.catalogue.alias_of(&row.id);
+                    let tool = Tool::new(definition, Origin::Registered, alias);
+                    left_out.push(Arc::new(tool.map_err(AddError::Invalid)?));
+                    Err(AddError::Taken(other.origin().clone()))
+                }
+                None => catalogue.add(definition, Origin::Registered),
+            });
         if let Err(reason) = added {
             tracing::error!(tool = row.id, %tenant, reason = ?reason, "a stored tool is left out");
         }
     }
-    Ok(catalogue)
+    Ok(Own {
+        revision,
+        catalogue: Arc::new(catalogue),
+        left_out,
+    })
 }
 
 impl ToolView<'_> {
@@ -173,8 +255,14 @@ impl ToolView<'_> {
             Reading::Tool(tool) => return self.complete(tool).await,
             Reading::Derived(name) => name,
         };
+        if let Some(plugin) = self.removed(written) {
+            return Err(Missing::NotActive(NotActive::Removed(plugin.to_owned())));
+        }
         let names = match self.find_derived(&name).await? {
-            DerivedTool::Tool(tool) => return Ok(tool),
+            DerivedTool::Tool(tool) => {
+                self.check_active(&tool)?;
+                return Ok(tool);
+            }
             DerivedTool::Nothing { names } => names,
         };
         let names = names.iter().map(String::as_str);
@@ -183,14 +271,45 @@ impl ToolView<'_> {
     }
 
     /// Returns the catalogue without the shared tools, as changes see it.
-    pub(super) fn own(&self) -> Arc<Catalogue> {
+    pub(super) fn own(&self) -> (Arc<Revision>, Arc<Catalogue>) {
         let loaded = self.of_tenant.loaded.get();
-        loaded.map_or_else(|| Arc::clone(&self.shared.of_all), Loaded::own)
+        let own = loaded.map(|loaded| loaded.own(self.shared));
+        own.unwrap_or_else(|| {
+            (
+                Arc::clone(&self.revision),
+                Arc::clone(&self.revision.catalogue),
+            )
+        })
+    }
+
+    /// Returns the plugin that brought a tool that was removed, by its id or its alias.
+    fn removed(&self, written: &str) -> Option<&str> {
+        let removed = &self.revision.removed;
+        let by_alias = || {
+            let mut all = removed.iter();
+            let found = all.find(|(id, _)| self.catalogue.alias_of(id) == written);
+            found.map(|(_, plugin)| plugin)
+        };
+        let plugin = removed.get(written).or_else(by_alias);
+        plugin.map(String::as_str)
+    }
+
+    /// Checks that a tool can be called for now.
+    pub(super) fn check_active(&self, tool: &Tool) -> Result<(), Missing> {
+        let plugin = self.revision.plugin_of(tool.origin());
+        match self
+            .choices
+            .refuses(tool.id(), plugin.map(|plugin| &**plugin))
+        {
+            Some(reason) => Err(Missing::NotActive(reason)),
+            None => Ok(()),
+        }
     }
 
     /// Takes from the implementation of a tool what its definition leaves to it: the parameters where it
     /// has none, and effects that it may not declare away.
     pub(super) async fn complete(&self, tool: &Arc<Tool>) -> Result<Arc<Tool>, Missing> {
+        self.check_active(tool)?;
         let name = match tool.implementation() {
             Implementation::Workflow { workflow_id } => format!("workflow:{workflow_id}"),
             Implementation::Node { full_type, .. } => format!("node:{full_type}"),

@@ -215,12 +215,14 @@ async fn one_plugin_is_returned_by_its_directory() {
     for plugin in all.into_inner().plugins {
         let request = GetPluginRequest {
             directory: plugin.directory.clone(),
+            ..GetPluginRequest::default()
         };
         let found = catalogue.get_plugin(request).await.unwrap().into_inner();
         assert_eq!(found.plugin, Some(plugin));
     }
     let request = GetPluginRequest {
         directory: "none".into(),
+        ..GetPluginRequest::default()
     };
     let status = catalogue.get_plugin(request).await.unwrap_err();
     let missing = (Code::NotFound, Some(ErrorReason::PluginNotFound));

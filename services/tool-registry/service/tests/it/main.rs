@@ -23,6 +23,7 @@ mod failures;
 mod fixture;
 mod handles;
 mod identities;
+mod installed;
 mod invocation;
 mod issuers;
 mod ledger;

@@ -147,18 +147,19 @@ async fn a_bad_plugin_and_a_tool_whose_id_is_taken_are_skipped_and_named() {
     };
     put("thief/tools/a.tool.json", &tool("read_file"));
     put("thief/tools/b.tool.json", &tool("own"));
-    let fixture = Fixture::with_plugins(directory.path().to_owned()).await;
-    let skipped = fixture.registry.as_ref().unwrap().skipped_plugins();
-    let named: Vec<&str> = skipped.iter().map(|each| each.directory.as_str()).collect();
-    assert_eq!(named, ["broken", "thief"]);
-    assert!(
-        skipped[1]
-            .to_string()
-            .contains("builtin brings one of this id"),
-        "{}",
-        skipped[1]
-    );
-    assert_eq!(fixture.call("own", json!({})).await.output_json, "\"mine\"");
+    let mut fixture = Fixture::with_plugins(directory.path().to_owned()).await;
+    for _ in 0..2 {
+        let skipped = fixture.registry.as_ref().unwrap().skipped_plugins();
+        let named: Vec<&str> = skipped.iter().map(|each| each.directory.as_str()).collect();
+        assert_eq!(named, ["broken", "thief"]);
+        let reasons = skipped[1].to_string();
+        assert!(
+            reasons.contains("builtin brings one of this id"),
+            "{reasons}"
+        );
+        assert_eq!(fixture.call("own", json!({})).await.output_json, "\"mine\"");
+        fixture.crash_and_restart().await;
+    }
 }
 
 #[tokio::test]
@@ -172,7 +173,7 @@ async fn whatever_of_a_plugin_has_no_effect_is_in_the_list_of_plugins() {
     put("broken/plugin.yaml", "name: [");
     put(
         "mixed/plugin.yaml",
-        "name: mixed\ntools:\n  entry: tools\npermissions:\n  hooks: [hook:server:tool:after]\n\
+        "name: mixed\ntools:\n  entry: tools\nnodes:\n  entry: nodes\n\
          configOptions:\n  - key: extensions.mixed.a\nfrontend:\n  build:\n    entry: dist/a.js\n",
     );
     put("mixed/run.py", "print(1)");
@@ -207,9 +208,8 @@ async fn whatever_of_a_plugin_has_no_effect_is_in_the_list_of_plugins() {
         found,
         [
             ("", "id_taken"),
-            ("plugin.yaml/configOptions", "not_supported"),
             ("plugin.yaml/frontend", "not_supported"),
-            ("plugin.yaml/permissions", "not_supported"),
+            ("plugin.yaml/nodes", "not_supported"),
             ("tools/bad.tool.json", "malformed_json"),
             ("tools/good.tool.json/returns", "not_supported"),
             ("tools/taken.tool.json/returns", "not_supported"),

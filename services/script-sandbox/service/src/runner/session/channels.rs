@@ -130,7 +130,7 @@ impl Channel {
         }
     }
 
-    /// Reads a part of what the driver wrote. Everything that it flushed elsewhere before it began a message is
+    /// Reads a part of the driver's messages. Everything that it flushed elsewhere before it began a message is
     /// there `earlier` than the part that makes that message whole.
     pub(super) fn read(&mut self, earlier: impl FnOnce()) -> Result<(), Broken> {
         let mut part = [0; 4096];

@@ -105,9 +105,18 @@ fn subject(method: &MethodDescriptor, message: &DynamicMessage, own: Tenant) -> 
                 id: definition["id"].as_str().unwrap_or_default().to_owned(),
             }
         }
-        ("ToolRegistryService", "DeleteTool") => Subject::Tool {
+        ("ToolRegistryService", "DeleteTool") | ("PluginService", "SetToolState") => {
+            Subject::Tool {
+                tenant: own,
+                id: text_in(message, "tool_id"),
+            }
+        }
+        ("PluginService", _) => Subject::Other {
             tenant: own,
-            id: text_in(message, "tool_id"),
+            names: ["name", "plan_digest"]
+                .into_iter()
+                .filter_map(|field| non_empty(text_in(message, field)))
+                .collect(),
         },
         ("ToolRegistryService", "PutBackend" | "DeleteBackend") => Subject::Backend {
             tenant: own,

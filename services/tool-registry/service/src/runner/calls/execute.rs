@@ -17,7 +17,7 @@ use tonic::{Code, Status};
 use super::{Call, Inner, draining, handles::HandleTool, prepare::Ready};
 use crate::{
     arguments::Arguments,
-    dispatch::{ResolvedCall, without_handle},
+    dispatch::{ResolvedCall, ScriptTerms, without_handle},
     in_flight::InFlightCall,
     ledger::{self, Beginning, Effect, Entry, LedgerEntry, MAX_INLINE_BYTES, Record, Settled},
     runner::rights,
@@ -28,6 +28,9 @@ use tool_domain::tool::Tool;
 /// each.
 const TAKE_OVER_TRIES: u32 = 20;
 const TAKE_OVER_WAIT: Duration = Duration::from_millis(50);
+
+/// The tool, the terms of its plugin, and the arguments with which a call is dispatched again.
+type Permitted = (Arc<Tool>, ScriptTerms, Arguments);
 
 impl Inner {
     pub(super) async fn execute_call(
@@ -199,6 +202,7 @@ impl Inner {
         let (deadline, timeout) = self.time_limit(own, is_run, &context);
         let resolved = ResolvedCall {
             tool: ready.tool,
+            terms: ready.terms,
             arguments: ready.arguments,
             effect_id: effect.map(|effect| effect.id().clone()),
             conversation: call.conversation.clone(),
@@ -361,11 +365,11 @@ impl Inner {
         let permitted = self.permit_again(call, &open, in_flight, &context).await?;
         // No change of rights is answered between this look-up and the dispatch.
         let leaving = self.identities.dispatching().await;
-        let permitted = permitted.and_then(|(tool, arguments)| {
-            let withheld = self.withheld(&open, &tool, &context);
-            withheld.map_or(Ok((tool, arguments)), Err)
+        let permitted = permitted.and_then(|permitted| {
+            let withheld = self.withheld(&open, &permitted.0, &context);
+            withheld.map_or(Ok(permitted), Err)
         });
-        let (tool, arguments) = match permitted {
+        let (tool, terms, arguments) = match permitted {
             Ok(permitted) => permitted,
             Err(outcome) => {
                 drop(leaving);
@@ -390,6 +394,7 @@ impl Inner {
         let (deadline, timeout) = self.time_limit(own, open.record.is_run, &context);
         let resolved = ResolvedCall {
             tool,
+            terms,
             arguments,
             effect_id: call.effect_id.clone(),
             conversation: ConversationId::new(open.record.conversation_id.clone()).ok(),
@@ -414,7 +419,7 @@ impl Inner {
         Ok(result)
     }
 
-    /// Returns the tool and the arguments with which an open call is dispatched again, or the outcome with
+    /// Returns the tool, its terms and the arguments with which an open call is dispatched again, or the outcome with
     /// which it ends.
     async fn permit_again(
         &self,
@@ -422,25 +427,24 @@ impl Inner {
         open: &Entry,
         in_flight: &InFlightCall,
         context: &CallContext,
-    ) -> Result<Result<(Arc<Tool>, Arguments), CallOutcome>, Status> {
+    ) -> Result<Result<Permitted, CallOutcome>, Status> {
+        let (tenant, tool_id) = (context.tenant(), &open.record.tool_id);
         let found = match open.record.may_repeat {
-            true => (self
-                .tools
-                .find(context.tenant(), &open.record.tool_id)
-                .await)
-                .ok(),
+            true => self.tools.find_with_terms(tenant, tool_id).await.ok(),
             false => None,
         };
         let arguments = json_schema::parse_json_strict(&open.arguments_json).ok();
         let arguments = arguments.map(|value| Arguments::with_text(value, &open.arguments_json));
         // The tool may have been declared anew since, so both declarations must allow it.
-        let repeatable = found.filter(|tool| tool.may_repeat()).zip(arguments);
+        let repeatable = found.filter(|(tool, _)| tool.may_repeat()).zip(arguments);
         let permitted = match repeatable {
-            Some((tool, arguments)) if open.runs_again(&tool) => Some((tool, arguments)),
+            Some(((tool, terms), arguments)) if open.runs_again(&tool) => {
+                Some((tool, terms, arguments))
+            }
             // The approval of the call was for another tool, so people are asked again.
             Some(_) => {
                 let ready = self.permit(call, in_flight, context).await?.ok();
-                ready.map(|ready| (ready.tool, ready.arguments))
+                ready.map(|ready| (ready.tool, ready.terms, ready.arguments))
             }
             None => None,
         };

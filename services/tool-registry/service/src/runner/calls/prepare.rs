@@ -10,6 +10,7 @@ use grpc_kit::CallContext;
 use super::{Call, Inner};
 use crate::{
     arguments::Arguments,
+    dispatch::ScriptTerms,
     runner::{agents::AgentsAbove, rights},
     tools::Missing,
 };
@@ -21,6 +22,8 @@ const MAX_ARGUMENT_BYTES: usize = 1_000 << 10;
 /// A call that passed every check.
 pub(super) struct Ready {
     pub(super) tool: Arc<Tool>,
+    /// The terms of its plugin.
+    pub(super) terms: ScriptTerms,
     pub(super) arguments: Arguments,
     pub(super) defaulted: Vec<String>,
     pub(super) approval: Option<CallApproval>,
@@ -44,11 +47,9 @@ impl Inner {
         above: &AgentsAbove,
         context: &CallContext,
     ) -> Result<Ready, Failure> {
-        let tool = self
-            .tools
-            .find(context.tenant(), &call.tool)
-            .await
-            .map_err(|missing| missing.into_failure(&call.tool))?;
+        let found = self.tools.find_with_terms(context.tenant(), &call.tool);
+        let found = found.await;
+        let (tool, terms) = found.map_err(|missing| missing.into_failure(&call.tool))?;
         let catalogue = self.tools.catalogue(context.tenant()).await;
         let catalogue = catalogue.map_err(|error| Missing::from(error).into_failure(&call.tool))?;
         let may = rights::check(&self.identities, context.principal(), &tool);
@@ -99,6 +100,7 @@ impl Inner {
         }
         Ok(Ready {
             tool,
+            terms,
             arguments,
             defaulted: checked.defaulted,
             approval: None,

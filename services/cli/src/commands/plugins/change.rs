@@ -1,0 +1,327 @@
+//! Planning, installing, setting and removing plugins.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+use clap::Args;
+use contracts::tavern::registry::v1::plugin_service_client::PluginServiceClient;
+use contracts::tavern::registry::v1::{
+    GetPluginOptionsRequest, InstallPluginRequest, PlanPluginHeader, PlanPluginRequest, Plugin,
+    PluginOption, PluginPlan, RollbackPluginRequest, SetPluginStateRequest, SetToolStateRequest,
+    UninstallPluginRequest, UpdatePluginOptionsRequest, plan_plugin_request::Part,
+};
+use grpc_kit::Outbound;
+use tonic::Status;
+
+use super::super::{Remote, json, print, refusal};
+
+/// The piece of an archive that is sent at once, in bytes.
+const PIECE: usize = 256 << 10;
+
+/// The largest archive, in bytes.
+const MAX_ARCHIVE_BYTES: u64 = 20 << 20;
+
+/// A package to plan.
+#[derive(Args)]
+pub struct Package {
+    /// A `.zip` of this machine, or the name of a directory below the server's plugin directory.
+    package: PathBuf,
+}
+
+/// A plan to install.
+#[derive(Args)]
+pub struct Planned {
+    /// The digest that `tavern plugins plan` printed. With it the permissions in that plan are approved.
+    plan_digest: String,
+    /// Makes a repeat of the command safe.
+    #[arg(long, default_value = "")]
+    request_id: String,
+}
+
+/// An earlier package of a plugin.
+#[derive(Args)]
+pub struct Earlier {
+    /// The name of the plugin.
+    name: String,
+    /// The digest of the package, as `tavern plugins show` lists it; the last one if none is given.
+    #[arg(default_value = "")]
+    package_digest: String,
+}
+
+/// A plugin to remove.
+#[derive(Args)]
+pub struct Removed {
+    /// The name of the plugin.
+    name: String,
+    /// Remove the values of its options at once, of all tenants.
+    #[arg(long)]
+    purge: bool,
+}
+
+/// A plugin or a tool to switch off or on.
+#[derive(Args)]
+pub struct Switched {
+    /// The name of the plugin.
+    #[arg(required_unless_present = "tool")]
+    name: Option<String>,
+    /// The id of a single tool.
+    #[arg(long, conflicts_with = "name")]
+    tool: Option<String>,
+}
+
+/// The options of a plugin.
+#[derive(Args)]
+pub struct Options {
+    /// The name of the plugin.
+    name: String,
+    /// Values to set, such as `units=metric`; `units=` restores the default of an option that is no text.
+    #[arg(value_parser = value)]
+    values: Vec<(String, String)>,
+}
+
+fn value(text: &str) -> Result<(String, String), String> {
+    let split = text.split_once('=');
+    let (key, value) = split.ok_or_else(|| format!("`{text}` is not key=value"))?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+type Plugins = PluginServiceClient<Outbound>;
+
+fn client(remote: &Remote) -> anyhow::Result<Plugins> {
+    Ok(PluginServiceClient::new(remote.connect()?))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is mapped over errors")]
+fn refused(status: Status) -> anyhow::Error {
+    refusal(&status)
+}
+
+impl Package {
+    /// Prints the plan of a package. Returns whether it can be installed.
+    pub(super) async fn plan(self, remote: &Remote) -> anyhow::Result<bool> {
+        let messages = messages(&self.package)?;
+        let messages = async_stream::stream! {
+            for message in messages {
+                yield message;
+            }
+        };
+        let mut plugins = client(remote)?;
+        let planned = plugins.plan_plugin(messages);
+        let planned = planned.await.map_err(refused)?.into_inner();
+        let plan = planned.plan.context("the answer has no plan")?;
+        match remote.json {
+            true => json::print_line(&plan)?,
+            false => show_plan(&plan),
+        }
+        Ok(!plan.plan_digest.is_empty())
+    }
+}
+
+/// Returns the messages with a package: an archive, or the name of a directory of the server.
+fn messages(package: &Path) -> anyhow::Result<Vec<PlanPluginRequest>> {
+    let part = |part| PlanPluginRequest { part: Some(part) };
+    if !package.is_file() {
+        let directory = package.to_str().context("the name is not UTF-8")?;
+        ensure!(
+            !directory.contains('/'),
+            "{directory} is no file; give a .zip, or the name of a directory below the server's plugin directory"
+        );
+        let directory = directory.to_owned();
+        return Ok(vec![part(Part::Header(PlanPluginHeader { directory }))]);
+    }
+    let size = package.metadata()?.len();
+    if size > MAX_ARCHIVE_BYTES {
+        bail!(
+            "{} has {size} bytes; at most {MAX_ARCHIVE_BYTES}",
+            package.display()
+        );
+    }
+    let archive = std::fs::read(package).with_context(|| package.display().to_string())?;
+    let header = part(Part::Header(PlanPluginHeader::default()));
+    let pieces = archive
+        .chunks(PIECE)
+        .map(|piece| part(Part::Chunk(piece.to_vec())));
+    Ok([header].into_iter().chain(pieces).collect())
+}
+
+fn show_plan(plan: &PluginPlan) {
+    print(&plan.text);
+    if !plan.text.ends_with('\n') {
+        print("\n");
+    }
+    if !plan.plan_digest.is_empty() {
+        let digest = &plan.plan_digest;
+        print(&format!(
+            "\nInstall it, and approve its permissions:\n  tavern plugins install {digest}\n"
+        ));
+    }
+}
+
+impl Planned {
+    pub(super) async fn install(self, remote: &Remote) -> anyhow::Result<()> {
+        let Self {
+            plan_digest,
+            request_id,
+        } = self;
+        let request = InstallPluginRequest {
+            plan_digest,
+            request_id,
+        };
+        let mut plugins = client(remote)?;
+        let installed = plugins.install_plugin(request);
+        let installed = installed.await.map_err(refused)?.into_inner();
+        match remote.json {
+            true => json::print_line(&installed),
+            false => {
+                print_installed(installed.plugin.as_ref(), installed.revision);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Earlier {
+    pub(super) async fn roll_back(self, remote: &Remote) -> anyhow::Result<()> {
+        let request = RollbackPluginRequest {
+            name: self.name,
+            package_digest: self.package_digest,
+            ..RollbackPluginRequest::default()
+        };
+        let mut plugins = client(remote)?;
+        let installed = plugins.rollback_plugin(request);
+        let installed = installed.await.map_err(refused)?.into_inner();
+        match remote.json {
+            true => json::print_line(&installed),
+            false => {
+                print_installed(installed.plugin.as_ref(), installed.revision);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Removed {
+    pub(super) async fn remove(self, remote: &Remote) -> anyhow::Result<()> {
+        let request = UninstallPluginRequest {
+            name: self.name.clone(),
+            purge: self.purge,
+            ..UninstallPluginRequest::default()
+        };
+        let mut plugins = client(remote)?;
+        let removed = plugins.uninstall_plugin(request);
+        let removed = removed.await.map_err(refused)?.into_inner();
+        match remote.json {
+            true => json::print_line(&removed),
+            false => {
+                let tools = removed.tool_ids.join(", ");
+                let (name, revision) = (self.name, removed.revision);
+                print(&format!(
+                    "removed {name} (revision {revision}); its tools: {tools}\n"
+                ));
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Switched {
+    pub(super) async fn set(self, remote: &Remote, enabled: bool) -> anyhow::Result<()> {
+        let mut plugins = client(remote)?;
+        let switched = match (self.name, self.tool) {
+            (_, Some(tool_id)) => {
+                let request = SetToolStateRequest {
+                    tool_id: tool_id.clone(),
+                    enabled,
+                };
+                plugins.set_tool_state(request).await.map_err(refused)?;
+                tool_id
+            }
+            (name, None) => {
+                let name = name.unwrap_or_default();
+                let request = SetPluginStateRequest {
+                    name: name.clone(),
+                    enabled,
+                };
+                plugins.set_plugin_state(request).await.map_err(refused)?;
+                name
+            }
+        };
+        let state = if enabled { "on" } else { "off" };
+        print(&format!("{switched} is {state}\n"));
+        Ok(())
+    }
+}
+
+impl Options {
+    pub(super) async fn execute(self, remote: &Remote) -> anyhow::Result<()> {
+        let mut plugins = client(remote)?;
+        let name = self.name;
+        let options = if self.values.is_empty() {
+            let request = GetPluginOptionsRequest { name };
+            let found = plugins.get_plugin_options(request).await.map_err(refused)?;
+            found.into_inner().options
+        } else {
+            let texts: HashMap<String, String> = self.values.into_iter().collect();
+            let request = UpdatePluginOptionsRequest {
+                name,
+                texts,
+                ..UpdatePluginOptionsRequest::default()
+            };
+            let updated = plugins.update_plugin_options(request).await;
+            updated.map_err(refused)?.into_inner().options
+        };
+        for option in &options {
+            match remote.json {
+                true => json::print_line(option)?,
+                false => print(&line(option)),
+            }
+        }
+        if options.is_empty() && !remote.json {
+            print("it declares no options\n");
+        }
+        Ok(())
+    }
+}
+
+/// Returns an option with its value, and with the reason for which the plugin waits for it.
+fn line(option: &PluginOption) -> String {
+    let PluginOption {
+        key,
+        value_json,
+        r#type: kind,
+        ..
+    } = option;
+    let state = match (option.is_missing, option.is_set) {
+        (true, _) => "needed",
+        (false, true) => "set",
+        (false, false) => "default",
+    };
+    format!(
+        "{key} = {value_json}  ({kind}, {state})  {}\n",
+        option.display_name
+    )
+}
+
+fn print_installed(plugin: Option<&Plugin>, revision: u64) {
+    let Some(plugin) = plugin else {
+        return print(&format!("installed (revision {revision})\n"));
+    };
+    let (name, version) = (&plugin.name, &plugin.version);
+    print(&format!(
+        "{name} {version} is in force (revision {revision})\n"
+    ));
+    for tool in &plugin.tool_ids {
+        print(&format!("  {tool}\n"));
+    }
+    if !plugin.missing_options.is_empty() {
+        let values = plugin
+            .missing_options
+            .iter()
+            .map(|key| format!(" {key}=..."));
+        let values: String = values.collect();
+        print(&format!(
+            "Its tools wait for options:\n  tavern plugins options {name}{values}\n"
+        ));
+    }
+}

@@ -1,0 +1,146 @@
+//! The plugin directory, which is looked at again and again: only what changed is read.
+
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    io,
+    path::Path,
+    sync::Arc,
+};
+
+use call_outcome::Violation;
+use cap_std::{
+    ambient_authority,
+    fs::{Dir, MetadataExt},
+};
+use plugin_package::{Checked, PluginFiles, check, open_plugin, read_directory};
+
+use super::MAX_PLUGINS;
+
+/// The most entries of a plugin whose metadata is compared; a directory with more is read each time.
+const MAX_COMPARED: usize = 2_048;
+
+/// The deepest directory whose metadata is compared.
+const MAX_DEPTH: usize = 16;
+
+/// The content of a directory below the plugin directory.
+#[derive(Debug)]
+pub(super) enum Content {
+    /// The files of a plugin, which may have faults.
+    Files(PluginFiles, Box<Checked>),
+    /// Files that are no plugin, with all reasons.
+    Refused(Vec<Violation>),
+}
+
+/// The plugin directory as it was found.
+#[derive(Debug, Default)]
+pub(super) struct Directory {
+    seen: BTreeMap<String, (u64, Arc<Content>)>,
+}
+
+impl Directory {
+    /// Reads everything that has changed since the last look. Entries without a `plugin.yaml` and names that begin
+    /// with a dot are passed over.
+    ///
+    /// # Errors
+    /// The system's error when the directory itself cannot be listed.
+    pub(super) fn look(&mut self, path: &Path) -> io::Result<()> {
+        let root = Dir::open_ambient_dir(path, ambient_authority())?;
+        let mut names = Vec::new();
+        for entry in root.entries()? {
+            names.push(entry?.file_name().to_string_lossy().into_owned());
+        }
+        names.retain(|name| !name.starts_with('.'));
+        names.sort();
+        let mut seen = BTreeMap::new();
+        for (index, name) in names.into_iter().enumerate() {
+            let print = fingerprint(&root, &name);
+            let content = match self.seen.remove(&name) {
+                Some((earlier, content)) if Some(earlier) == print => Some(content),
+                _ if index >= MAX_PLUGINS => {
+                    let message = format!("more than {MAX_PLUGINS} plugins; remove some");
+                    let violation = Violation::new("", "limit_exceeded", message);
+                    Some(Arc::new(Content::Refused(vec![violation])))
+                }
+                _ => read(&root, &name).map(Arc::new),
+            };
+            if let Some(content) = content {
+                seen.insert(name, (print.unwrap_or_default(), content));
+            }
+        }
+        self.seen = seen;
+        Ok(())
+    }
+
+    /// Returns the contents by directory.
+    pub(super) fn contents(&self) -> impl Iterator<Item = (&str, &Arc<Content>)> {
+        self.seen
+            .iter()
+            .map(|(name, (_, content))| (&**name, content))
+    }
+
+    /// Returns the content of a directory.
+    pub(super) fn get(&self, directory: &str) -> Option<&Arc<Content>> {
+        self.seen.get(directory).map(|(_, content)| content)
+    }
+}
+
+/// Reads a directory; nothing if it is no plugin.
+fn read(root: &Dir, name: &str) -> Option<Content> {
+    let files = match open_plugin(root, name) {
+        Ok(None) => return None,
+        Ok(Some(dir)) => read_directory(&dir),
+        Err(violations) => Err(violations),
+    };
+    Some(match files {
+        Ok(files) => {
+            let checked = check(&files);
+            Content::Files(files, Box::new(checked))
+        }
+        Err(violations) => Content::Refused(violations),
+    })
+}
+
+/// Returns a number that changes when a file below a directory does; `None` if that cannot be seen.
+fn fingerprint(root: &Dir, name: &str) -> Option<u64> {
+    let mut hasher = DefaultHasher::new();
+    let metadata = root.symlink_metadata(name).ok()?;
+    stamp(&metadata, &mut hasher);
+    let mut left = MAX_COMPARED;
+    if metadata.is_dir() {
+        walk(&root.open_dir(name).ok()?, 0, &mut left, &mut hasher)?;
+    }
+    Some(hasher.finish())
+}
+
+fn walk(dir: &Dir, depth: usize, left: &mut usize, hasher: &mut DefaultHasher) -> Option<()> {
+    let mut entries: Vec<_> = dir.entries().ok()?.collect::<io::Result<_>>().ok()?;
+    *left = left.checked_sub(entries.len())?;
+    entries.sort_by_key(|entry| entry.file_name());
+    for entry in entries {
+        let metadata = entry.metadata().ok()?;
+        entry.file_name().hash(hasher);
+        stamp(&metadata, hasher);
+        if metadata.is_dir() && depth < MAX_DEPTH {
+            walk(&entry.open_dir().ok()?, depth + 1, left, hasher)?;
+        }
+    }
+    Some(())
+}
+
+fn stamp(metadata: &cap_std::fs::Metadata, hasher: &mut DefaultHasher) {
+    let times = (
+        metadata.mtime(),
+        metadata.mtime_nsec(),
+        metadata.ctime(),
+        metadata.ctime_nsec(),
+    );
+    (
+        metadata.dev(),
+        metadata.ino(),
+        metadata.size(),
+        metadata.mode(),
+        times,
+    )
+        .hash(hasher);
+}

@@ -1,0 +1,318 @@
+//! Planning, installing, rolling back and removing plugins.
+
+use std::time::Duration;
+
+use call_outcome::Violation;
+use documents::{Request, Seen};
+use plugin_package::{PluginFiles, read_archive, write_archive};
+
+use super::{
+    catalogue::{Changing, NextState, PluginCatalogue, PluginError, approved, in_force},
+    directory::Content,
+    planned::Planned,
+    revise,
+    state::{Approved, KeptPlan, PLANS, Removed, STATE},
+};
+use crate::store::StoreError;
+/// The time for which a plan can be installed.
+pub(super) const PLAN_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The time for which the options of a removed plugin are kept.
+const OPTIONS_LIFE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// The source of a package.
+pub(crate) enum Source {
+    /// An archive.
+    Archive(Vec<u8>),
+    /// A directory below the plugin directory.
+    Directory(String),
+}
+
+fn seconds(time: Duration) -> i64 {
+    i64::try_from(time.as_secs()).unwrap_or(i64::MAX)
+}
+
+/// A change that was made, now or before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Changed {
+    /// The name of the plugin.
+    pub(crate) plugin: String,
+    /// The revision in force.
+    pub(crate) revision: u64,
+    /// Whether the same request made it before.
+    pub(crate) replayed: bool,
+}
+
+impl PluginCatalogue {
+    /// Plans the installation of a package. A plan without violations can be installed for 24 h.
+    ///
+    /// # Errors
+    /// [`PluginError::NotFound`] for a directory that is no plugin, or the store's failure.
+    pub(crate) async fn plan(&self, source: Source) -> Result<Planned, PluginError> {
+        let mut changing = self.inner.changing.lock().await;
+        let (directory, files) = match source {
+            Source::Archive(bytes) => {
+                let read = tokio::task::spawn_blocking(move || read_archive(&bytes));
+                (
+                    String::new(),
+                    read.await.map_err(|_| PluginError::Conflict)?,
+                )
+            }
+            Source::Directory(directory) => {
+                let files = self.files_in(&mut changing, &directory).await?;
+                (directory, files)
+            }
+        };
+        let files = match files {
+            Ok(files) => files,
+            Err(violations) => return Ok(Planned::refused(violations)),
+        };
+        let expires = self.inner.clock.now().seconds_and_nanos().0 + seconds(PLAN_LIFE);
+        let planned = self.plan_files(&files, &directory, expires);
+        if planned.violations.is_empty() {
+            let archive = tokio::task::spawn_blocking({
+                let files = files.clone();
+                move || write_archive(&files)
+            });
+            let archive = archive.await.map_err(|_| PluginError::Conflict)?;
+            self.inner.packages.put(files.digest(), &archive).await?;
+            let plan = KeptPlan {
+                plugin: planned.plugin.clone(),
+                package_digest: files.digest().to_owned(),
+                directory,
+                expires,
+            };
+            let text = serde_json::to_string(&plan).expect("it has text keys only");
+            let (store, now) = (&self.inner.store, self.inner.clock.now());
+            let put = store.replace(PLANS, &planned.digest, &text, None, now);
+            put.await?;
+        }
+        Ok(planned)
+    }
+
+    /// Installs the package of a plan, and approves its permissions.
+    ///
+    /// # Errors
+    /// [`PluginError`] is the reason; nothing is changed then.
+    pub(crate) async fn install(
+        &self,
+        plan_digest: &str,
+        request: Option<Request<'_>>,
+    ) -> Result<Changed, PluginError> {
+        let mut changing = self.inner.changing.lock().await;
+        let replayed = self.is_repeated(request).await?;
+        let (store, now) = (&self.inner.store, self.inner.clock.now());
+        let row = store.get(PLANS, plan_digest).await?;
+        let plan = row.map(|row| super::state::read::<KeptPlan>(&row.text));
+        let plan = plan.transpose()?;
+        if replayed {
+            let plugin = plan.map(|plan| plan.plugin).unwrap_or_default();
+            return Ok(self.present(plugin, true));
+        }
+        let plan = plan.ok_or(PluginError::Stale)?;
+        if plan.expires <= now.seconds_and_nanos().0 {
+            return Err(PluginError::Stale);
+        }
+        let files = self.stored(&plan.package_digest).await?;
+        let planned = self.plan_files(&files, &plan.directory, plan.expires);
+        if !planned.violations.is_empty() {
+            return Err(PluginError::Invalid(planned.violations));
+        }
+        if planned.digest != plan_digest {
+            return Err(PluginError::Stale);
+        }
+        let place = (&*planned.plugin, &*plan.directory);
+        self.put(&mut changing, place, files, planned.permissions, request)
+            .await
+    }
+
+    /// Installs an earlier package of a plugin; empty for the last one.
+    ///
+    /// # Errors
+    /// [`PluginError`] is the reason; nothing is changed then.
+    pub(crate) async fn roll_back(
+        &self,
+        name: &str,
+        package_digest: &str,
+        request: Option<Request<'_>>,
+    ) -> Result<Changed, PluginError> {
+        let mut changing = self.inner.changing.lock().await;
+        if self.is_repeated(request).await? {
+            return Ok(self.present(name.to_owned(), true));
+        }
+        let kept = changing
+            .state
+            .plugins
+            .get(name)
+            .ok_or(PluginError::NotFound)?;
+        let mut earlier = kept.earlier.iter();
+        let wanted = |earlier: &&Approved| {
+            package_digest.is_empty() || earlier.package_digest == package_digest
+        };
+        let Approved {
+            package_digest,
+            permissions,
+        } = earlier.find(wanted).cloned().ok_or(PluginError::NotFound)?;
+        let directory = kept.directory.clone();
+        let files = self.stored(&package_digest).await?;
+        let place = (name, &*directory);
+        self.put(&mut changing, place, files, permissions, request)
+            .await
+    }
+
+    /// Removes a plugin; with `validate_only` it only checks that there is one. Returns the ids of its tools as well.
+    ///
+    /// # Errors
+    /// [`PluginError`] is the reason; nothing is changed then.
+    pub(crate) async fn uninstall(
+        &self,
+        name: &str,
+        validate_only: bool,
+        request: Option<Request<'_>>,
+    ) -> Result<(Changed, Vec<String>), PluginError> {
+        let mut changing = self.inner.changing.lock().await;
+        if self.is_repeated(request).await? {
+            return Ok((self.present(name.to_owned(), true), Vec::new()));
+        }
+        let kept = changing
+            .state
+            .plugins
+            .get(name)
+            .ok_or(PluginError::NotFound)?;
+        let revision = self.inner.tools.revision();
+        let tools = revision.plugins.get(name).map(|plugin| plugin.tool_ids());
+        let tools = tools.unwrap_or_default();
+        if validate_only {
+            return Ok((self.present(name.to_owned(), false), tools));
+        }
+        let mut state = changing.state.clone();
+        let ignored_digest = match kept.directory.is_empty() {
+            true => String::new(),
+            false => kept.package.package_digest.clone(),
+        };
+        state.plugins.remove(name);
+        let time = self.inner.clock.now().seconds_and_nanos().0;
+        let removed = Removed {
+            time,
+            ignored_digest,
+        };
+        state.removed.insert(name.to_owned(), removed);
+        let next = NextState {
+            state,
+            revision: revise::without(&revision, name),
+            packages: Vec::new(),
+        };
+        self.commit(&mut changing, next, request).await?;
+        Ok((self.present(name.to_owned(), false), tools))
+    }
+
+    /// Removes plans that are over, packages that nothing needs, and the options of plugins that were removed long ago.
+    ///
+    /// # Errors
+    /// The store's failure.
+    pub(super) async fn expire(&self) -> Result<(), StoreError> {
+        let changing = self.inner.changing.lock().await;
+        self.remove_packages(&changing).await?;
+        let oldest = self.inner.clock.now().seconds_and_nanos().0 - seconds(OPTIONS_LIFE);
+        let removed = changing.state.removed.iter();
+        for (name, _) in removed.filter(|(_, removed)| removed.time <= oldest) {
+            self.purge(name).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes the values of the options of a plugin, of all tenants.
+    ///
+    /// # Errors
+    /// The store's failure.
+    pub(crate) async fn purge(&self, name: &str) -> Result<(), StoreError> {
+        let tenants = self.inner.tenants.records();
+        for tenant in tenants.all() {
+            self.inner.tools.remove_options(tenant.name, name).await?;
+        }
+        Ok(())
+    }
+
+    /// Puts a package in force, in the place of an earlier one of the plugin.
+    async fn put(
+        &self,
+        changing: &mut Changing,
+        (name, directory): (&str, &str),
+        files: PluginFiles,
+        permissions: Vec<String>,
+        request: Option<Request<'_>>,
+    ) -> Result<Changed, PluginError> {
+        let mut state = changing.state.clone();
+        state.put(name, directory, approved(&files, permissions));
+        // Other files in its directory stay away until they change.
+        if let Some(Content::Files(files, _)) =
+            changing.directory.get(directory).map(|found| &**found)
+            && let Some(kept) = state.plugins.get_mut(name)
+        {
+            files.digest().clone_into(&mut kept.ignored_digest);
+        }
+        let plugin = in_force(files.clone(), &state.plugins[name]).map_err(PluginError::Invalid)?;
+        let (revision, left_out) = revise::with(&self.inner.tools.revision(), plugin);
+        if !left_out.is_empty() {
+            return Err(PluginError::Invalid(left_out));
+        }
+        let next = NextState {
+            state,
+            revision,
+            packages: vec![files],
+        };
+        self.commit(changing, next, request).await?;
+        Ok(self.present(name.to_owned(), false))
+    }
+
+    /// Whether a request was carried out before.
+    async fn is_repeated(&self, request: Option<Request<'_>>) -> Result<bool, PluginError> {
+        let Some(request) = request else {
+            return Ok(false);
+        };
+        match self.inner.store.seen(STATE.tenant, request).await? {
+            Seen::New => Ok(false),
+            Seen::Same(_) => Ok(true),
+            Seen::OtherBody => Err(PluginError::RequestIdReused(request.id.to_owned())),
+        }
+    }
+
+    /// Returns the files of a stored package.
+    async fn stored(&self, digest: &str) -> Result<PluginFiles, PluginError> {
+        let archive = self.inner.packages.get(digest).await?;
+        let archive = archive.ok_or(PluginError::NotFound)?;
+        let read = tokio::task::spawn_blocking(move || read_archive(&archive)).await;
+        let read = read.map_err(|_| PluginError::Conflict)?;
+        read.map_err(PluginError::Invalid)
+    }
+
+    /// Returns the files of a directory below the plugin directory as they are now.
+    async fn files_in(
+        &self,
+        changing: &mut Changing,
+        name: &str,
+    ) -> Result<Result<PluginFiles, Vec<Violation>>, PluginError> {
+        let path = self.inner.settings.directory.clone();
+        let mut directory = std::mem::take(&mut changing.directory);
+        let looked = tokio::task::spawn_blocking(move || {
+            let found = directory.look(&path);
+            (directory, found)
+        });
+        let (directory, found) = looked.await.map_err(|_| PluginError::Conflict)?;
+        changing.directory = directory;
+        found.map_err(|_| PluginError::NotFound)?;
+        let content = changing.directory.get(name).ok_or(PluginError::NotFound)?;
+        Ok(match &**content {
+            Content::Files(files, _) => Ok(files.clone()),
+            Content::Refused(violations) => Err(violations.clone()),
+        })
+    }
+
+    fn present(&self, plugin: String, replayed: bool) -> Changed {
+        Changed {
+            plugin,
+            revision: self.inner.tools.revision().number,
+            replayed,
+        }
+    }
+}

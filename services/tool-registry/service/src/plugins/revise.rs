@@ -1,0 +1,90 @@
+//! Making the next revision from the present one.
+
+use std::sync::Arc;
+
+use call_outcome::Violation;
+use plugin_package::Plugin;
+use tool_domain::{
+    catalogue::{AddError, Catalogue},
+    tool::Origin,
+};
+
+use crate::tools::{InForce, Revision};
+
+/// Tools of a plugin that are left out, or that keep it from being installed, with all reasons.
+pub(super) type LeftOut = Vec<Violation>;
+
+/// Returns the revision with a plugin, in the place of an earlier one of its name, and the tools that it cannot bring.
+pub(super) fn with(revision: &Revision, plugin: InForce) -> (Revision, LeftOut) {
+    let mut next = without_tools(revision, plugin.name());
+    let origin = Origin::Plugin(plugin.name().to_owned());
+    let mut catalogue = (*next.catalogue).clone();
+    let mut left_out = Vec::new();
+    for tool in &plugin.plugin.tools {
+        let id = tool.id.as_str();
+        match catalogue.add(tool.clone(), origin.clone()) {
+            Ok(_) => drop(next.removed.remove(id)),
+            Err(reason) => left_out.extend(of_tool(id, reason)),
+        }
+    }
+    next.catalogue = Arc::new(catalogue);
+    next.plugins
+        .insert(plugin.name().to_owned(), Arc::new(plugin));
+    (next, left_out)
+}
+
+/// Returns the reasons for which tools of a plugin in force are left out.
+pub(super) fn left_out(revision: &Revision, plugin: &Plugin) -> LeftOut {
+    let origin = Origin::Plugin(plugin.manifest.name.to_string());
+    let is_mine = |id: &str| {
+        let tool = revision.catalogue.get(id);
+        tool.is_some_and(|tool| *tool.origin() == origin)
+    };
+    let missing = plugin
+        .tools
+        .iter()
+        .filter(|tool| !is_mine(tool.id.as_str()));
+    let reasons = missing.filter_map(|tool| {
+        let added = revision.catalogue.with(tool.clone(), origin.clone());
+        Some(of_tool(tool.id.as_str(), added.err()?))
+    });
+    reasons.flatten().collect()
+}
+
+/// Returns the revision without a plugin. Its tools are remembered as removed.
+pub(super) fn without(revision: &Revision, name: &str) -> Revision {
+    let mut next = without_tools(revision, name);
+    next.plugins.remove(name);
+    next
+}
+
+fn without_tools(revision: &Revision, name: &str) -> Revision {
+    let origin = Origin::Plugin(name.to_owned());
+    let mut next = revision.clone();
+    let mine = revision
+        .catalogue
+        .tools()
+        .filter(|tool| *tool.origin() == origin);
+    next.removed
+        .extend(mine.map(|tool| (tool.id().to_owned(), name.to_owned())));
+    let catalogue: Catalogue = revision.catalogue.without_origin(&origin);
+    next.catalogue = Arc::new(catalogue);
+    next
+}
+
+fn of_tool(tool: &str, reason: AddError) -> LeftOut {
+    match reason {
+        AddError::Taken(origin) => {
+            let message =
+                format!("the tool '{tool}' is left out, because {origin} brings one of this id");
+            vec![Violation::new("", "id_taken", message)]
+        }
+        AddError::Invalid(violations) => {
+            let named = violations.into_iter().map(|mut violation| {
+                violation.message = format!("the tool '{tool}' is left out: {}", violation.message);
+                violation
+            });
+            named.collect()
+        }
+    }
+}

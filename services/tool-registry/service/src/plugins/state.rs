@@ -1,0 +1,161 @@
+//! The state of all plugins as it is stored: one document, whose version is the revision.
+
+use std::collections::BTreeMap;
+
+use core_types::Tenant;
+use documents::Collection;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::store::StoreError;
+
+/// The most earlier packages of a plugin that are kept.
+pub(super) const MAX_EARLIER: usize = 3;
+
+/// The id of the document.
+pub(super) const STATE_ID: &str = "plugins";
+
+/// The document with the state of all plugins.
+pub(super) const STATE: Collection = Collection {
+    tenant: Tenant::SYSTEM,
+    kind: "plugin_state",
+};
+
+/// The plans that can be installed, by their digests.
+pub(super) const PLANS: Collection = Collection {
+    tenant: Tenant::SYSTEM,
+    kind: "plugin_plan",
+};
+
+/// The state of all plugins.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct PluginState {
+    /// The plugins in force by name.
+    #[serde(default)]
+    pub(super) plugins: BTreeMap<String, Kept>,
+    /// The plugins that were removed, by name.
+    #[serde(default)]
+    pub(super) removed: BTreeMap<String, Removed>,
+    /// The plugins that brought tools that are gone, by the ids of the tools.
+    #[serde(default)]
+    pub(super) removed_tools: BTreeMap<String, String>,
+}
+
+/// A plugin in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Kept {
+    /// Its package.
+    #[serde(flatten)]
+    pub(super) package: Approved,
+    /// The directory of the package below the plugin directory; empty for an archive.
+    #[serde(default)]
+    pub(super) directory: String,
+    /// The digest of other files in that directory, which stay away until they change; empty for none.
+    #[serde(default)]
+    pub(super) ignored_digest: String,
+    /// Packages that were in force before, the last first.
+    #[serde(default)]
+    pub(super) earlier: Vec<Approved>,
+}
+
+/// A package with its permissions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Approved {
+    /// The digest of the package.
+    pub(super) package_digest: String,
+    /// The permissions that were approved, as plans spell them.
+    #[serde(default)]
+    pub(super) permissions: Vec<String>,
+}
+
+/// A plugin that was removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Removed {
+    /// The time, in seconds since the epoch.
+    pub(super) time: i64,
+    /// The digest of its package in the plugin directory, which stays away until the files change; empty for an archive.
+    #[serde(default)]
+    pub(super) ignored_digest: String,
+}
+
+/// A plan that can be installed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct KeptPlan {
+    /// The name of the plugin.
+    pub(super) plugin: String,
+    /// The digest of its package.
+    pub(super) package_digest: String,
+    /// The directory of the package below the plugin directory; empty for an archive.
+    #[serde(default)]
+    pub(super) directory: String,
+    /// The time from which it cannot be installed, in seconds since the epoch.
+    pub(super) expires: i64,
+}
+
+/// Reads a document that this service has written.
+///
+/// # Errors
+/// [`StoreError::Damaged`].
+pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
+    serde_json::from_str(text).map_err(|_| StoreError::Damaged {
+        table: "documents",
+        column: "text",
+    })
+}
+
+impl PluginState {
+    /// Returns the digests of all packages that it names.
+    pub(super) fn packages(&self) -> impl Iterator<Item = &str> {
+        self.plugins.values().flat_map(|kept| {
+            let packages = kept.earlier.iter().chain([&kept.package]);
+            packages.map(|package| &*package.package_digest)
+        })
+    }
+
+    /// Puts a package of a plugin in force, and keeps the one before.
+    pub(super) fn put(&mut self, name: &str, directory: &str, package: Approved) {
+        let kept = self.plugins.entry(name.to_owned()).or_default();
+        let before = std::mem::replace(&mut kept.package, package);
+        kept.directory = directory.to_owned();
+        let present = &kept.package.package_digest;
+        if !before.package_digest.is_empty() && before.package_digest != *present {
+            kept.earlier.insert(0, before);
+        }
+        kept.earlier
+            .retain(|earlier| earlier.package_digest != *present);
+        kept.earlier.truncate(MAX_EARLIER);
+        self.removed.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn approved(digest: &str) -> Approved {
+        Approved {
+            package_digest: digest.to_owned(),
+            permissions: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_last_three_packages_of_a_plugin_are_kept() {
+        let mut state = PluginState::default();
+        for digest in ["a", "b", "b", "c", "d", "e", "c"] {
+            state.put("p", "", approved(digest));
+        }
+        assert_eq!(state.packages().collect::<Vec<_>>(), ["e", "d", "b", "c"]);
+    }
+
+    #[test]
+    fn a_state_is_read_as_it_was_written() {
+        let mut state = PluginState::default();
+        state.put("p", "dir", approved("a"));
+        let json = serde_json::to_string(&state).unwrap();
+        assert_eq!(serde_json::from_str::<PluginState>(&json).unwrap(), state);
+        assert_eq!(
+            serde_json::from_str::<PluginState>("{}").unwrap(),
+            PluginState::default()
+        );
+    }
+}

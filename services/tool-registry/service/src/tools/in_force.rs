@@ -1,0 +1,70 @@
+//! A plugin in force.
+
+use plugin_package::{Plugin, PluginFiles};
+use serde_json::{Map, Value};
+use tool_domain::{options::OptionValues, permissions::Permission};
+
+use crate::dispatch::ScriptTerms;
+
+/// A plugin whose tools can be called. It never changes: a change puts another one in its place.
+#[derive(Clone, Debug)]
+pub struct InForce {
+    /// Its manifest and its tools.
+    pub plugin: Plugin,
+    /// Its files.
+    pub files: PluginFiles,
+    /// Its directory below the plugin directory; empty for an archive.
+    pub directory: String,
+    /// The permissions in force, as plans spell them.
+    pub permissions: Vec<String>,
+    /// The digests of earlier packages, the last first.
+    pub earlier: Vec<String>,
+}
+
+impl InForce {
+    /// Returns its name.
+    pub fn name(&self) -> &str {
+        self.plugin.manifest.name.as_str()
+    }
+
+    /// Returns the ids of its tools, sorted.
+    pub fn tool_ids(&self) -> Vec<String> {
+        let ids = self.plugin.tools.iter().map(|tool| tool.id.to_string());
+        let mut ids: Vec<String> = ids.collect();
+        ids.sort();
+        ids
+    }
+
+    /// Returns the stored values of a tenant that its options take.
+    pub(crate) fn values(&self, stored: Option<&Map<String, Value>>) -> OptionValues {
+        let declared = &self.plugin.manifest.options;
+        let values = stored.map(|stored| OptionValues::carried_over(declared, stored));
+        values.map(|(values, _)| values).unwrap_or_default()
+    }
+
+    /// Returns the required options that have no value, without the prefix of the plugin.
+    pub(crate) fn missing(&self, stored: Option<&Map<String, Value>>) -> Vec<String> {
+        let declared = &self.plugin.manifest.options;
+        if !declared.iter().any(|option| option.required) {
+            return Vec::new();
+        }
+        let values = self.values(stored);
+        let missing = values.missing(declared);
+        missing.map(|option| option.name.clone()).collect()
+    }
+
+    /// Returns the terms on which its scripts run.
+    pub(crate) fn terms(&self, stored: Option<&Map<String, Value>>) -> ScriptTerms {
+        let manifest = &self.plugin.manifest;
+        let declared = &manifest.options;
+        let document = || self.values(stored).document(declared).to_string();
+        let mut permissions = manifest.permissions.iter();
+        ScriptTerms {
+            options: (!declared.is_empty()).then(|| document().into()),
+            resources: permissions.find_map(|request| match &request.permission {
+                Permission::Resources(resources) => Some(*resources),
+                _ => None,
+            }),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The commands about plugins, from a new one to its removal, as the guide shows them.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use testkit::{Stack, binary};
+
+use super::text;
+
+fn tavern(stack: &Stack, at: &Path, arguments: &[&str]) -> anyhow::Result<Output> {
+    let mut command = Command::new(binary("tavern")?);
+    command.args(arguments).current_dir(at);
+    command.env("TAVERN_ADDRESS", stack.address());
+    Ok(command.output()?)
+}
+
+fn printed(stack: &Stack, at: &Path, arguments: &[&str]) -> anyhow::Result<String> {
+    let output = tavern(stack, at, arguments)?;
+    anyhow::ensure!(output.status.success(), "{arguments:?}: {output:?}");
+    Ok(text(&output.stdout))
+}
+
+/// Writes the archive of a plugin that is as the guide declares one.
+fn write_dice(at: &Path) -> anyhow::Result<()> {
+    let manifest = "name: dice\nversion: 1.0.0\ntools: {entry: tools}\nconfigOptions:\n  \
+                    - {key: extensions.dice.sides, type: integer, minimum: 2, maximum: 100, required: true}\n\
+                    permissions:\n  resources: {wall_seconds: 20}\n";
+    let tool = r#"{"id": "dice:roll", "description": "Rolls a die with as many sides as are set.",
+        "readOnly": true, "parameters": {"type": "object"},
+        "implementation": {"type": "script", "command": "python3 roll.py"}}"#;
+    let script = "import json, os\n\
+                  options = json.load(open(os.environ['TAVERN_OPTIONS']))\n\
+                  print(json.dumps({'sides': options['sides']}))\n";
+    let code = "import json, sys, zipfile\n\
+                files = json.load(sys.stdin)\n\
+                with zipfile.ZipFile('dice.zip', 'w', zipfile.ZIP_DEFLATED) as archive:\n    \
+                for path, content in files.items(): archive.writestr(path, content)\n";
+    let files = serde_json::json!({
+        "plugin.yaml": manifest,
+        "tools/roll.tool.json": tool,
+        "roll.py": script,
+    });
+    std::fs::write(at.join("files.json"), files.to_string())?;
+    let mut python = Command::new("python3");
+    python.args(["-c", code]).current_dir(at);
+    python.stdin(std::fs::File::open(at.join("files.json"))?);
+    anyhow::ensure!(python.status()?.success(), "the archive is not written");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plugin_is_planned_installed_set_called_switched_and_removed() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    let directory = tempfile::tempdir()?;
+    let at = directory.path();
+    write_dice(at)?;
+    let checked = printed(&stack, at, &["plugins", "check", "dice.zip"])?;
+    assert!(checked.contains("dice:roll"), "{checked}");
+
+    let plan = printed(&stack, at, &["plugins", "plan", "dice.zip"])?;
+    for part in ["dice:roll", "wall_seconds 20", "sides"] {
+        assert!(plan.contains(part), "{part}: {plan}");
+    }
+    let mut words = plan.split_whitespace();
+    let digest = words.rfind(|word| word.starts_with("sha256:"));
+    let digest = anyhow::Context::context(digest, "the plan has a digest")?;
+    let installed = printed(&stack, at, &["plugins", "install", digest])?;
+    assert!(
+        installed.contains("tavern plugins options dice sides="),
+        "{installed}"
+    );
+
+    let call = ["invoke", "<ACTION><dice:roll></dice:roll></ACTION>"];
+    let waiting = tavern(&stack, at, &call)?;
+    let waiting = text(&waiting.stdout) + &text(&waiting.stderr);
+    assert!(waiting.contains("plugin_not_configured"), "{waiting}");
+    let set = printed(&stack, at, &["plugins", "options", "dice", "sides=20"])?;
+    assert!(set.contains("extensions.dice.sides = 20"), "{set}");
+    let called = printed(&stack, at, &call)?;
+    assert!(called.contains("20"), "{called}");
+    let wrong = tavern(&stack, at, &["plugins", "options", "dice", "sides=1"])?;
+    assert!(!wrong.status.success());
+    assert!(text(&wrong.stderr).contains("2"), "{wrong:?}");
+
+    printed(&stack, at, &["plugins", "disable", "dice"])?;
+    let shown = printed(&stack, at, &["plugins", "show", "dice"])?;
+    assert!(shown.contains("switched off"), "{shown}");
+    printed(&stack, at, &["plugins", "enable", "dice"])?;
+    printed(&stack, at, &call)?;
+    printed(&stack, at, &["plugins", "remove", "dice"])?;
+    let gone = tavern(&stack, at, &["tools", "call", "dice:roll", "{}"])?;
+    let gone = text(&gone.stdout) + &text(&gone.stderr);
+    assert!(gone.contains("tool_removed"), "{gone}");
+    Ok(())
+}
