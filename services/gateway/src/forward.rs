@@ -21,6 +21,7 @@ use contracts::tavern::registry::v1::approval_service_server::ApprovalServiceSer
 use contracts::tavern::registry::v1::audit_service_server::AuditServiceServer;
 use contracts::tavern::registry::v1::call_service_server::CallServiceServer;
 use contracts::tavern::registry::v1::identity_service_server::IdentityServiceServer;
+use contracts::tavern::registry::v1::plugin_service_server::PluginServiceServer;
 use contracts::tavern::registry::v1::tenant_service_server::TenantServiceServer;
 use contracts::tavern::registry::v1::tool_registry_service_server::ToolRegistryServiceServer;
 use contracts::tavern::registry::v1::workspace_service_server::WorkspaceServiceServer;
@@ -71,6 +72,7 @@ impl ForwardedServices {
     pub(crate) fn services(&self) -> Services {
         let services = Services::new()
             .add(Forward::<ToolRegistryServiceServer<()>>::to(&self.registry))
+            .add(Forward::<PluginServiceServer<()>>::to(&self.registry))
             .add(Forward::<CallServiceServer<()>>::to(&self.registry))
             .add(Forward::<ApprovalServiceServer<()>>::to(&self.registry))
             .add(Forward::<IdentityServiceServer<()>>::to(&self.registry))

@@ -138,7 +138,7 @@ impl PluginCatalogue {
 #[derive(Debug, thiserror::Error)]
 pub enum LookError {
     /// The directory cannot be listed.
-    #[error("the plugin directory cannot be listed: {0}")]
+    #[error(transparent)]
     Directory(#[from] std::io::Error),
     /// A change could not be stored.
     #[error(transparent)]
