@@ -24,5 +24,3 @@ pub const MAX_LINE_BYTES: usize = 4 << 10;
 pub const MAX_TEXT_BYTES: usize = 64 << 10;
 /// The most entries of a `string_list`.
 pub const MAX_LIST_ITEMS: usize = 1_000;
-/// The variable that names the file with the options of a script's plugin.
-pub const OPTIONS_VARIABLE: &str = "TAVERN_OPTIONS";

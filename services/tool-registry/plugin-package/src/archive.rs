@@ -8,6 +8,7 @@
 mod bytes;
 mod content;
 mod extra;
+mod fields;
 mod local;
 mod records;
 mod second_reading;

@@ -13,11 +13,11 @@ use crate::{
 };
 
 /// All files of a plugin as they were read, within the bounds of a plugin and with names that every system can keep.
-/// Two are equal if their digests are.
+/// Two are equal if their digests are. Clone, cheap.
 #[derive(Clone, Debug)]
 pub struct PluginFiles {
     package: Arc<Package>,
-    assets: Vec<PackageFile>,
+    assets: Arc<[PackageFile]>,
     digest: String,
 }
 
@@ -33,10 +33,10 @@ impl PluginFiles {
         files.sort_by(|a, b| a.path.cmp(&b.path));
         check_all(&files)?;
         let digest = package::digest(&files);
-        let (assets, files) = files.into_iter().partition(|file| is_asset(&file.path));
+        let (assets, files): (Vec<_>, _) = files.into_iter().partition(|file| is_asset(&file.path));
         Ok(Self {
             package: Arc::new(Package::new(files)),
-            assets,
+            assets: assets.into(),
             digest,
         })
     }
@@ -53,14 +53,14 @@ impl PluginFiles {
 
     /// Returns every file, sorted by path.
     pub fn all(&self) -> Vec<&PackageFile> {
-        let mut all: Vec<&PackageFile> = self.package.files().iter().chain(&self.assets).collect();
+        let mut all: Vec<&PackageFile> = self.package.files().iter().chain(&*self.assets).collect();
         all.sort_by(|a, b| a.path.cmp(&b.path));
         all
     }
 
     /// Returns the number of bytes of all files together.
     pub fn bytes(&self) -> usize {
-        let all = self.package.files().iter().chain(&self.assets);
+        let all = self.package.files().iter().chain(&*self.assets);
         all.map(|file| file.content.len()).sum()
     }
 

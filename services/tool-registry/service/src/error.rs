@@ -37,13 +37,15 @@ pub enum Error {
     /// The file with rules and approvers cannot be used.
     #[error(transparent)]
     Approvals(#[from] crate::approvals::PolicyError),
-    /// The directory of plugins cannot be listed.
-    #[error("the plugins directory {path} cannot be listed; make it or change 'plugins_dir'")]
+    /// The plugins cannot be loaded, mostly because their directory cannot be listed.
+    #[error(
+        "the plugins of {path} cannot be loaded; if it is no directory, make it or change 'plugins_dir'"
+    )]
     Plugins {
         /// The directory.
         path: String,
         /// The reason.
         #[source]
-        source: crate::plugins::LookError,
+        source: crate::plugins::ScanError,
     },
 }

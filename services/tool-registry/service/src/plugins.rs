@@ -6,29 +6,28 @@
 //! there, whole.
 //!
 //! - [`PluginCatalogue`]: the state, and the only place that writes it.
-//! - `directory`, `look`, `lock`: the plugin directory, which is looked at every 2 s.
-//! - `install`, `planned`, `permits`: changes that people make, and the permissions that they approve.
+//! - `directory`, `scan`, `lock`: the plugin directory, which is scanned every 2 s.
+//! - `install`, `planned`, `approval`: changes that people make, and the permissions that they approve.
 //! - `revise`: the next revision of the tools.
 //! - `state`: the stored document.
 //! - [`PluginInfo`]: plugins as the API shows them.
 
+mod approval;
 mod catalogue;
 mod describe;
 mod directory;
 mod install;
 mod lock;
-mod look;
-mod permits;
 mod planned;
 mod revise;
+mod scan;
 mod state;
 
 use call_outcome::{Violation, sentences};
 
-pub use catalogue::{PluginCatalogue, PluginError, PluginSettings};
+pub use catalogue::{PluginCatalogue, PluginError, PluginSettings, ScanError};
 pub use describe::PluginInfo;
-pub(crate) use install::{Changed, Source};
-pub use look::LookError;
+pub(crate) use install::{PluginChange, Source};
 
 /// The most plugins of the plugin directory.
 pub const MAX_PLUGINS: usize = 512;

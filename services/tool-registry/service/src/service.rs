@@ -75,7 +75,7 @@ pub struct ToolRegistry {
     neighbours: Neighbours,
     /// The services that have data of tenants, this one included.
     tenant_services: Vec<Transport>,
-    /// The exchange of tenants, the work of the audit, and the looks at the plugin directory.
+    /// The exchange of tenants, the work of the audit, and the scans at the plugin directory.
     endless: OnceCell<[AbortHandle; 3]>,
     agent: Transport,
     store: Arc<dyn DocumentStore>,
@@ -266,7 +266,7 @@ impl ToolRegistry {
         Ok(())
     }
 
-    /// Begins the work that lasts as long as the registry: the exchange of tenants, that of the audit and the looks at
+    /// Begins the work that lasts as long as the registry: the exchange of tenants, that of the audit and the scans at
     /// the plugin directory, which it returns, the reading of issuers' keys, and retention.
     async fn begin_endless_work(&self) -> [AbortHandle; 3] {
         self.tools.read_package_sets();
@@ -278,11 +278,11 @@ impl ToolRegistry {
         let (neighbours, agent) = (self.neighbours.clone(), self.agent.clone());
         let runs = self.invocations.runs();
         retention::begin(self.retention, runs, calls, neighbours, agent);
-        let looks = tokio::spawn(self.plugins.clone().keep_looking());
+        let scans = tokio::spawn(self.plugins.clone().keep_scanning());
         [
             exchange,
             self.audit.begin().abort_handle(),
-            looks.abort_handle(),
+            scans.abort_handle(),
         ]
     }
 
@@ -412,7 +412,7 @@ async fn open_log(data: &DataDir, name: &str) -> Result<RunLogs, Error> {
     Ok(RunLogs::open(SqliteOptions::new(data.file(name)?)).await?)
 }
 
-/// Puts the stored plugins in force, and takes over the plugin directory as it is now.
+/// Opens the plugins of the settings.
 async fn open_plugins(
     settings: &RegistrySettings,
     of_all: (Tools, Tenants),
@@ -423,13 +423,11 @@ async fn open_plugins(
         directory: settings.plugins_dir.clone(),
         without_plugins: settings.without_plugins,
     };
-    let plugins = PluginCatalogue::open(places, of_all, (stores.0, stores.1), clock).await?;
-    let looked = plugins.look().await;
-    looked.map_err(|source| Error::Plugins {
+    let plugins = PluginCatalogue::open(places, of_all, (stores.0, stores.1), clock).await;
+    plugins.map_err(|source| Error::Plugins {
         path: settings.plugins_dir.display().to_string(),
         source,
-    })?;
-    Ok(plugins)
+    })
 }
 
 /// Makes the revision with the platform's tools alone.

@@ -8,6 +8,7 @@ pub(crate) mod tenants;
 
 use core_types::Tenant;
 use documents::Collection;
+use serde::de::DeserializeOwned;
 use sql_store::Migrations;
 
 pub use sql_store::StoreError;
@@ -47,6 +48,17 @@ pub(crate) const fn backends_of(tenant: Tenant) -> Collection {
         tenant,
         kind: "backend",
     }
+}
+
+/// Reads a document that this service has written.
+///
+/// # Errors
+/// [`StoreError::Damaged`].
+pub(crate) fn read_document<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
+    serde_json::from_str(text).map_err(|_| StoreError::Damaged {
+        table: "document",
+        column: "text",
+    })
 }
 
 /// Runs a statement on a file that no process has open, as someone with an editor can.

@@ -1,11 +1,11 @@
 //! All tools: the catalogue, every workflow, every node type.
 
+mod active_plugin;
 mod backends;
 mod change;
 mod choices;
 mod choose;
 mod derived;
-mod in_force;
 mod not_active;
 mod put;
 mod revision;
@@ -31,12 +31,12 @@ use crate::{
 };
 use view::ToolsOfTenant;
 
+pub use active_plugin::ActivePlugin;
 pub use backends::PutBackend;
 pub use change::{Change, ChangeError};
 pub use choices::PluginChoices;
 use choices::{SWITCHES_ID, Switches};
 pub(crate) use choose::Switch;
-pub use in_force::InForce;
 pub use not_active::NotActive;
 pub use put::PutTool;
 pub use revision::Revision;

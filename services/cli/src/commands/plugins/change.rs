@@ -12,6 +12,7 @@ use contracts::tavern::registry::v1::{
     UninstallPluginRequest, UpdatePluginOptionsRequest, plan_plugin_request::Part,
 };
 use grpc_kit::Outbound;
+use prost_reflect::prost::Name;
 use tonic::Status;
 
 use super::super::{Remote, json, print, refusal};
@@ -169,15 +170,10 @@ impl Planned {
             request_id,
         };
         let mut plugins = client(remote)?;
-        let installed = plugins.install_plugin(request);
-        let installed = installed.await.map_err(refused)?.into_inner();
-        match remote.json {
-            true => json::print_line(&installed),
-            false => {
-                print_installed(installed.plugin.as_ref(), installed.revision);
-                Ok(())
-            }
-        }
+        let installed = plugins.install_plugin(request).await;
+        let installed = installed.map_err(refused)?.into_inner();
+        let (plugin, revision) = (installed.plugin.as_ref(), installed.revision);
+        print_change(remote, &installed, || lines_of(plugin, revision))
     }
 }
 
@@ -189,15 +185,10 @@ impl Earlier {
             ..RollbackPluginRequest::default()
         };
         let mut plugins = client(remote)?;
-        let installed = plugins.rollback_plugin(request);
-        let installed = installed.await.map_err(refused)?.into_inner();
-        match remote.json {
-            true => json::print_line(&installed),
-            false => {
-                print_installed(installed.plugin.as_ref(), installed.revision);
-                Ok(())
-            }
-        }
+        let installed = plugins.rollback_plugin(request).await;
+        let installed = installed.map_err(refused)?.into_inner();
+        let (plugin, revision) = (installed.plugin.as_ref(), installed.revision);
+        print_change(remote, &installed, || lines_of(plugin, revision))
     }
 }
 
@@ -209,19 +200,13 @@ impl Removed {
             ..UninstallPluginRequest::default()
         };
         let mut plugins = client(remote)?;
-        let removed = plugins.uninstall_plugin(request);
-        let removed = removed.await.map_err(refused)?.into_inner();
-        match remote.json {
-            true => json::print_line(&removed),
-            false => {
-                let tools = removed.tool_ids.join(", ");
-                let (name, revision) = (self.name, removed.revision);
-                print(&format!(
-                    "removed {name} (revision {revision}); its tools: {tools}\n"
-                ));
-                Ok(())
-            }
-        }
+        let removed = plugins.uninstall_plugin(request).await;
+        let removed = removed.map_err(refused)?.into_inner();
+        print_change(remote, &removed, || {
+            let tools = removed.tool_ids.join(", ");
+            let (name, revision) = (&self.name, removed.revision);
+            format!("removed {name} (revision {revision}); its tools: {tools}\n")
+        })
     }
 }
 
@@ -303,25 +288,36 @@ fn line(option: &PluginOption) -> String {
     )
 }
 
-fn print_installed(plugin: Option<&Plugin>, revision: u64) {
+/// Prints the answer to a change as JSON, or as text.
+fn print_change(
+    remote: &Remote,
+    answer: &impl Name,
+    text: impl FnOnce() -> String,
+) -> anyhow::Result<()> {
+    match remote.json {
+        true => json::print_line(answer),
+        false => {
+            print(&text());
+            Ok(())
+        }
+    }
+}
+
+/// Returns a plugin that was installed, and the command for options that it waits for.
+fn lines_of(plugin: Option<&Plugin>, revision: u64) -> String {
     let Some(plugin) = plugin else {
-        return print(&format!("installed (revision {revision})\n"));
+        return format!("installed (revision {revision})\n");
     };
     let (name, version) = (&plugin.name, &plugin.version);
-    print(&format!(
-        "{name} {version} is in force (revision {revision})\n"
-    ));
+    let mut lines = format!("{name} {version} is in force (revision {revision})\n");
     for tool in &plugin.tool_ids {
-        print(&format!("  {tool}\n"));
+        lines.push_str(&format!("  {tool}\n"));
     }
     if !plugin.missing_options.is_empty() {
-        let values = plugin
-            .missing_options
-            .iter()
-            .map(|key| format!(" {key}=..."));
-        let values: String = values.collect();
-        print(&format!(
-            "Its tools wait for options:\n  tavern plugins options {name}{values}\n"
-        ));
+        let values = plugin.missing_options.iter();
+        let values: String = values.map(|key| format!(" {key}=...")).collect();
+        let command = format!("tavern plugins options {name}{values}");
+        lines.push_str(&format!("Its tools wait for options:\n  {command}\n"));
     }
+    lines
 }

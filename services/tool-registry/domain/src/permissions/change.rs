@@ -5,7 +5,8 @@ use super::{Permission, PermissionRequest};
 /// The difference between the permissions in force and the permissions of a new version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PermissionChange {
-    /// Requests that nothing in force covers.
+    /// Requests that nothing in force covers. Permissions that are only listed count too, so that a person has approved
+    /// each that works from a later version on (rule R109).
     pub added: Vec<PermissionRequest>,
     /// Requests that are in force already, or ask for less than is.
     pub kept: Vec<PermissionRequest>,
@@ -30,12 +31,6 @@ impl PermissionChange {
             kept,
             removed: before.iter().filter(missing).cloned().collect(),
         }
-    }
-
-    /// Whether something new is asked for (rule R109). Permissions that are only listed count too,
-    /// so that one that works from a later version on was approved by a person.
-    pub fn asks_for_more(&self) -> bool {
-        !self.added.is_empty()
     }
 }
 

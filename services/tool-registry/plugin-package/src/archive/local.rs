@@ -3,6 +3,7 @@
 use super::{
     bytes::Cursor,
     extra,
+    fields::Fields,
     records::{self, DESCRIPTOR, Directory, ELSEWHERE, Entry},
 };
 use crate::refusal::Refusal;
@@ -101,11 +102,7 @@ fn is_descriptor(bytes: &[u8], entry: &Entry<'_>) -> bool {
 
 /// A local header, as it is written.
 struct Header<'a> {
-    flags: u16,
-    method: u16,
-    crc: u32,
-    packed: u32,
-    size: u32,
+    fields: Fields,
     name: &'a [u8],
     extra: &'a [u8],
 }
@@ -116,23 +113,12 @@ fn read_header<'a>(cursor: &mut Cursor<'a>) -> Option<Header<'a>> {
     }
     // The version of the reader that is needed.
     cursor.u16()?;
-    let flags = cursor.u16()?;
-    let method = cursor.u16()?;
-    // The time and the date.
-    cursor.u32()?;
-    let crc = cursor.u32()?;
-    let packed = cursor.u32()?;
-    let size = cursor.u32()?;
-    let name = cursor.u16()?;
-    let extra = cursor.u16()?;
+    let fields = Fields::read(cursor)?;
+    let (name, extra) = fields.take_texts(cursor)?;
     Some(Header {
-        flags,
-        method,
-        crc,
-        packed,
-        size,
-        name: cursor.take(usize::from(name))?,
-        extra: cursor.take(usize::from(extra))?,
+        fields,
+        name,
+        extra,
     })
 }
 
@@ -149,10 +135,10 @@ impl Header<'_> {
         if self.name != entry.name.as_bytes() {
             return Err(differs("a name"));
         }
-        if self.flags != entry.flags {
+        if self.fields.flags != entry.flags {
             return Err(differs("a flag"));
         }
-        if self.method != entry.method {
+        if self.fields.method != entry.method {
             return Err(differs("a method"));
         }
         let extra =
@@ -160,7 +146,7 @@ impl Header<'_> {
         records::check_second_name(self.name, &extra)
             .map_err(|(code, message)| entry.refuse(code, message))?;
         let is_later = entry.flags & DESCRIPTOR != 0;
-        if self.crc != entry.crc && !(is_later && self.crc == 0) {
+        if self.fields.crc != entry.crc && !(is_later && self.fields.crc == 0) {
             return Err(differs("a checksum"));
         }
         let mut long = Cursor::new(extra.zip64.unwrap_or_default(), 0);
@@ -172,8 +158,8 @@ impl Header<'_> {
             let short_fits = fits(u64::from(short)) || (short == ELSEWHERE && long.is_some());
             short_fits && long.is_none_or(fits)
         };
-        let sizes =
-            same(self.size, longs.0, entry.size) && same(self.packed, longs.1, entry.packed);
+        let sizes = same(self.fields.size, longs.0, entry.size)
+            && same(self.fields.packed, longs.1, entry.packed);
         match sizes && is_whole {
             true => Ok(()),
             false => Err(differs("a size")),

@@ -5,6 +5,7 @@ use call_outcome::Violation;
 use super::{
     bytes::Cursor,
     extra::{self, Extra},
+    fields::Fields,
 };
 use crate::{
     limits::{MAX_ENTRIES, MAX_VIOLATIONS},
@@ -246,13 +247,9 @@ fn end_record_64(
 
 /// A record of the central directory, as it is written.
 struct Raw<'a> {
+    fields: Fields,
     name: &'a [u8],
     extra: &'a [u8],
-    flags: u16,
-    method: u16,
-    crc: u32,
-    packed: u32,
-    size: u32,
     disk: u16,
     attributes: u32,
     header: u32,
@@ -264,32 +261,19 @@ fn raw_entry<'a>(cursor: &mut Cursor<'a>) -> Option<Raw<'a>> {
     }
     // The versions of the writer and of the reader that is needed.
     cursor.u32()?;
-    let flags = cursor.u16()?;
-    let method = cursor.u16()?;
-    // The time and the date.
-    cursor.u32()?;
-    let crc = cursor.u32()?;
-    let packed = cursor.u32()?;
-    let size = cursor.u32()?;
-    let name = cursor.u16()?;
-    let extra = cursor.u16()?;
+    let fields = Fields::read(cursor)?;
     let comment = cursor.u16()?;
     let disk = cursor.u16()?;
     // The guess whether it is a text.
     cursor.u16()?;
     let attributes = cursor.u32()?;
     let header = cursor.u32()?;
-    let name = cursor.take(usize::from(name))?;
-    let extra = cursor.take(usize::from(extra))?;
+    let (name, extra) = fields.take_texts(cursor)?;
     cursor.take(usize::from(comment))?;
     Some(Raw {
+        fields,
         name,
         extra,
-        flags,
-        method,
-        crc,
-        packed,
-        size,
         disk,
         attributes,
         header,
@@ -309,13 +293,14 @@ impl<'a> Raw<'a> {
             .map_err(|refusal| refusal.at(&place))?;
         let extra = extra::read(self.extra).map_err(|(code, message)| refuse(code, message))?;
         check_second_name(self.name, &extra).map_err(|(code, message)| refuse(code, message))?;
-        if self.flags & ENCRYPTED != 0 {
+        if self.fields.flags & ENCRYPTED != 0 {
             return Err(refuse(
                 "encrypted",
                 "is encrypted; pack it without a password",
             ));
         }
-        if self.flags & !KNOWN_FLAGS != 0 || !matches!(self.method, STORED | DEFLATED) {
+        if self.fields.flags & !KNOWN_FLAGS != 0 || !matches!(self.fields.method, STORED | DEFLATED)
+        {
             let message = "is packed in a way other than stored and deflated; pack it with deflate";
             return Err(refuse("unknown_compression", message));
         }
@@ -334,15 +319,15 @@ impl<'a> Raw<'a> {
         if name.ends_with('/') && size != 0 {
             return Err(refuse("malformed_record", "is a directory with content"));
         }
-        if self.method == STORED && size != packed {
+        if self.fields.method == STORED && size != packed {
             let message = "is stored, and has two sizes; pack it again";
             return Err(refuse("sizes_differ", message));
         }
         Ok(Entry {
             name,
-            flags: self.flags,
-            method: self.method,
-            crc: self.crc,
+            flags: self.fields.flags,
+            method: self.fields.method,
+            crc: self.fields.crc,
             packed,
             size,
             header,
@@ -381,7 +366,11 @@ impl<'a> Raw<'a> {
             ELSEWHERE if extra.zip64.is_some() => usize::try_from(cursor.u64()?).ok(),
             short => usize::try_from(short).ok(),
         };
-        let sizes = (field(self.size)?, field(self.packed)?, field(self.header)?);
+        let sizes = (
+            field(self.fields.size)?,
+            field(self.fields.packed)?,
+            field(self.header)?,
+        );
         (cursor.at() == long.len()).then_some(sizes)
     }
 }

@@ -9,19 +9,20 @@ use std::{
 use call_outcome::Violation;
 use core_types::Clock;
 use documents::{DocumentStore, Request, store::NewDocument};
-use plugin_package::{PluginFiles, check, read_archive, write_archive};
+use plugin_package::{Plugin, PluginFiles, check, read_archive, write_archive};
 use tokio::sync::{Mutex, watch};
 
 use super::{
     Skipped,
     directory::Directory,
+    lock::Lock,
     revise,
-    state::{Approved, Kept, KeptPlan, PLANS, PluginState, STATE, STATE_ID},
+    state::{PLANS, PluginState, STATE, STATE_ID, StoredPlan, StoredPlugin},
 };
 use crate::{
-    store::{StoreError, plugins::PackageStore},
+    store::{StoreError, plugins::PackageStore, read_document},
     tenants::Tenants,
-    tools::{InForce, Revision, Tools},
+    tools::{ActivePlugin, Revision, Tools},
 };
 
 /// The plugins of an installation. Clone, cheap.
@@ -74,13 +75,26 @@ pub(super) struct Changing {
     pub(super) version: u64,
     pub(super) state: PluginState,
     pub(super) directory: Directory,
+    /// The things that the last scan took over.
+    pub(super) scanned: Option<Scanned>,
+}
+
+/// The things that a scan took over; there is nothing to do while they are the same.
+#[derive(Debug, PartialEq)]
+pub(super) struct Scanned {
+    /// The version of the state of plugins.
+    pub(super) state: u64,
+    /// The version of the plugin directory.
+    pub(super) directory: u64,
+    /// The lock, or the reason for which it cannot be read.
+    pub(super) lock: Result<Lock, Box<Violation>>,
 }
 
 /// A change that is ready to be stored.
 pub(super) struct NextState {
     pub(super) state: PluginState,
     pub(super) revision: Revision,
-    /// The packages that it brings.
+    /// The packages that it brings, and that may not be stored yet.
     pub(super) packages: Vec<PluginFiles>,
 }
 
@@ -102,31 +116,46 @@ pub enum PluginError {
     /// Another process changed the plugins first.
     #[error("another change came first")]
     Conflict,
+    /// Work on files was cut off.
+    #[error("work on the files of plugins was cut off")]
+    CutOff,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
+/// The reason for which a scan of the plugin directory changed nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ScanError {
+    /// The directory cannot be listed.
+    #[error(transparent)]
+    Directory(#[from] std::io::Error),
+    /// A change could not be stored.
+    #[error(transparent)]
+    Store(#[from] PluginError),
+}
+
 impl PluginCatalogue {
-    /// Puts the stored plugins in force, and then looks at the plugin directory.
+    /// Puts the stored plugins in force, and takes over the changes of the plugin directory.
     ///
     /// # Errors
-    /// The store's failure. A plugin that cannot be loaded is left out, and listed with the reason.
+    /// The plugin directory cannot be listed, or the store does not work. A plugin that cannot be loaded is left out, and
+    /// logged.
     pub(crate) async fn open(
         settings: PluginSettings,
         (tools, tenants): (Tools, Tenants),
         (store, packages): (Arc<dyn DocumentStore>, Arc<dyn PackageStore>),
         clock: Arc<dyn Clock>,
-    ) -> Result<Self, StoreError> {
-        let row = store.get(STATE, STATE_ID).await?;
-        let changing = match row {
-            Some(row) => Changing {
-                version: row.version,
-                state: super::state::read(&row.text)?,
-                directory: Directory::default(),
-            },
-            None => Changing::default(),
-        };
+    ) -> Result<Self, ScanError> {
+        let row = store
+            .get(STATE, STATE_ID)
+            .await
+            .map_err(PluginError::from)?;
+        let mut changing = Changing::default();
+        if let Some(row) = row {
+            changing.version = row.version;
+            changing.state = read_document(&row.text).map_err(PluginError::from)?;
+        }
         let catalogue = Self {
             inner: Arc::new(Inner {
                 settings,
@@ -141,18 +170,26 @@ impl PluginCatalogue {
             }),
         };
         if !catalogue.inner.settings.without_plugins {
+            // The scan below reads the lock again.
+            drop(catalogue.read_directory(&mut changing).await?);
             catalogue.restore(&changing).await?;
         }
         *catalogue.inner.changing.lock().await = changing;
+        catalogue.scan().await?;
         Ok(catalogue)
     }
 
     /// Puts the plugins of a stored state in force.
-    async fn restore(&self, changing: &Changing) -> Result<(), StoreError> {
+    async fn restore(&self, changing: &Changing) -> Result<(), PluginError> {
         let mut revision = (*self.inner.tools.revision()).clone();
         revision.removed = changing.state.removed_tools.clone();
         for (name, kept) in &changing.state.plugins {
-            match self.load(kept).await? {
+            // Files of the directory that are in force were just read.
+            let plugin = match changing.directory.plugin(kept) {
+                Some((files, plugin)) => Ok(active_plugin(files.clone(), plugin.clone(), kept)),
+                None => self.load(kept).await?,
+            };
+            match plugin {
                 Ok(plugin) => (revision, _) = revise::with(&revision, plugin),
                 Err(violations) => {
                     let reason = call_outcome::sentences(&violations);
@@ -166,16 +203,23 @@ impl PluginCatalogue {
     }
 
     /// Loads a plugin from its stored package.
-    pub(super) async fn load(
+    async fn load(
         &self,
-        kept: &Kept,
-    ) -> Result<Result<InForce, Vec<Violation>>, StoreError> {
+        kept: &StoredPlugin,
+    ) -> Result<Result<ActivePlugin, Vec<Violation>>, PluginError> {
         let digest = &kept.package.package_digest;
         let Some(archive) = self.inner.packages.get(digest).await? else {
             let message = format!("its package {digest} is missing; install it again");
             return Ok(Err(vec![Violation::new("", "package_missing", message)]));
         };
-        Ok(read_archive(&archive).and_then(|files| in_force(files, kept)))
+        let read = blocking(move || {
+            let files = read_archive(&archive)?;
+            let checked = check(&files);
+            let plugin = checked.plugin.ok_or(checked.violations)?;
+            Ok((files, plugin))
+        });
+        let read: Result<_, Vec<Violation>> = read.await?;
+        Ok(read.map(|(files, plugin)| active_plugin(files, plugin, kept)))
     }
 
     /// Stores a change, and puts it in force: one write and one pointer.
@@ -192,11 +236,13 @@ impl PluginCatalogue {
         } = next;
         for files in packages {
             let digest = files.digest().to_owned();
-            let archive = tokio::task::spawn_blocking(move || write_archive(&files)).await;
-            let archive = archive.map_err(|_| PluginError::Conflict)?;
+            let archive = blocking(move || write_archive(&files)).await?;
             self.inner.packages.put(&digest, &archive).await?;
         }
-        state.removed_tools.clone_from(&revision.removed);
+        let has_plugins = !self.inner.settings.without_plugins;
+        if has_plugins {
+            state.removed_tools.clone_from(&revision.removed);
+        }
         let new = NewDocument {
             id: STATE_ID,
             text: &serde_json::to_string(&state).expect("it has text keys only"),
@@ -210,7 +256,7 @@ impl PluginCatalogue {
         changing.version += 1;
         changing.state = state;
         revision.number = changing.version;
-        if !self.inner.settings.without_plugins {
+        if has_plugins {
             self.inner.tools.put_in_force(revision);
         }
         self.has_changed();
@@ -225,7 +271,7 @@ impl PluginCatalogue {
         let (store, now) = (&self.inner.store, self.inner.clock.now());
         let mut planned = Vec::new();
         for row in store.page(PLANS, "", usize::MAX, usize::MAX).await? {
-            let plan: KeptPlan = super::state::read(&row.text)?;
+            let plan: StoredPlan = read_document(&row.text)?;
             match plan.expires > now.seconds_and_nanos().0 {
                 true => planned.push(plan.package_digest),
                 false => drop(store.delete(PLANS, &row.id, None, now).await?),
@@ -263,17 +309,14 @@ impl PluginCatalogue {
     }
 }
 
-/// Makes a plugin in force of its files.
-///
-/// # Errors
-/// All violations of its manifest; tools that have one are left out, and listed.
-pub(super) fn in_force(files: PluginFiles, kept: &Kept) -> Result<InForce, Vec<Violation>> {
-    let checked = check(&files);
-    let Some(plugin) = checked.plugin else {
-        return Err(checked.violations);
-    };
+/// Makes the plugin in force of checked files.
+pub(super) fn active_plugin(
+    files: PluginFiles,
+    plugin: Plugin,
+    kept: &StoredPlugin,
+) -> ActivePlugin {
     let earlier = kept.earlier.iter();
-    Ok(InForce {
+    ActivePlugin {
         plugin,
         files,
         directory: kept.directory.clone(),
@@ -281,13 +324,19 @@ pub(super) fn in_force(files: PluginFiles, kept: &Kept) -> Result<InForce, Vec<V
         earlier: earlier
             .map(|earlier| earlier.package_digest.clone())
             .collect(),
-    })
+    }
 }
 
-/// Returns the approval of a package with everything that its manifest asks for.
-pub(super) fn approved(files: &PluginFiles, permissions: Vec<String>) -> Approved {
-    Approved {
-        package_digest: files.digest().to_owned(),
-        permissions,
-    }
+/// Runs work on files on a thread that may block.
+///
+/// # Errors
+/// The work panicked, or the process ends.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, PluginError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| {
+        tracing::error!(%error, "work on the files of plugins was cut off");
+        PluginError::CutOff
+    })
 }

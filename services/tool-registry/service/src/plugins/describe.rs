@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tool_domain::{diagnostic::Diagnostic, tool::Origin};
 
 use super::catalogue::PluginCatalogue;
-use crate::tools::{InForce, PluginChoices, Revision};
+use crate::tools::{ActivePlugin, PluginChoices, Revision};
 
 /// A plugin as the API shows it: one in force, or one that was left out.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -71,7 +71,7 @@ impl PluginCatalogue {
     }
 }
 
-fn describe(in_force: &InForce, revision: &Revision, choices: &PluginChoices) -> PluginInfo {
+fn describe(in_force: &ActivePlugin, revision: &Revision, choices: &PluginChoices) -> PluginInfo {
     let (plugin, name) = (&in_force.plugin, in_force.name());
     let manifest = &plugin.manifest;
     let origin = Origin::Plugin(name.to_owned());

@@ -1,4 +1,4 @@
-//! The plugin directory, which is looked at again and again: only what changed is read.
+//! The plugin directory, which is scanned again and again: only files that changed are read.
 
 use std::{
     collections::BTreeMap,
@@ -13,9 +13,9 @@ use cap_std::{
     ambient_authority,
     fs::{Dir, MetadataExt},
 };
-use plugin_package::{Checked, PluginFiles, check, open_plugin, read_directory};
+use plugin_package::{Checked, Plugin, PluginFiles, check, open_plugin, read_directory};
 
-use super::MAX_PLUGINS;
+use super::{MAX_PLUGINS, state::StoredPlugin};
 
 /// The most entries of a plugin whose metadata is compared; a directory with more is read each time.
 const MAX_COMPARED: usize = 2_048;
@@ -35,16 +35,18 @@ pub(super) enum Content {
 /// The plugin directory as it was found.
 #[derive(Debug, Default)]
 pub(super) struct Directory {
+    /// Counts the scans that found a change.
+    version: u64,
     seen: BTreeMap<String, (u64, Arc<Content>)>,
 }
 
 impl Directory {
-    /// Reads everything that has changed since the last look. Entries without a `plugin.yaml` and names that begin
+    /// Reads everything that has changed since the last scan. Entries without a `plugin.yaml` and names that begin
     /// with a dot are passed over.
     ///
     /// # Errors
     /// The system's error when the directory itself cannot be listed.
-    pub(super) fn look(&mut self, path: &Path) -> io::Result<()> {
+    pub(super) fn scan(&mut self, path: &Path) -> io::Result<()> {
         let root = Dir::open_ambient_dir(path, ambient_authority())?;
         let mut names = Vec::new();
         for entry in root.entries()? {
@@ -53,23 +55,43 @@ impl Directory {
         names.retain(|name| !name.starts_with('.'));
         names.sort();
         let mut seen = BTreeMap::new();
+        let mut has_changed = false;
         for (index, name) in names.into_iter().enumerate() {
             let print = fingerprint(&root, &name);
             let content = match self.seen.remove(&name) {
                 Some((earlier, content)) if Some(earlier) == print => Some(content),
-                _ if index >= MAX_PLUGINS => {
-                    let message = format!("more than {MAX_PLUGINS} plugins; remove some");
-                    let violation = Violation::new("", "limit_exceeded", message);
-                    Some(Arc::new(Content::Refused(vec![violation])))
+                earlier => {
+                    let content = match index < MAX_PLUGINS {
+                        true => read(&root, &name),
+                        false => Some(one_too_many()),
+                    };
+                    has_changed |= earlier.is_some() || content.is_some();
+                    content.map(Arc::new)
                 }
-                _ => read(&root, &name).map(Arc::new),
             };
             if let Some(content) = content {
                 seen.insert(name, (print.unwrap_or_default(), content));
             }
         }
+        has_changed |= !self.seen.is_empty();
+        self.version += u64::from(has_changed);
         self.seen = seen;
         Ok(())
+    }
+
+    /// Returns the number of scans that found a change.
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Returns the files that a stored plugin has in force, with the plugin, if they are in its directory.
+    pub(super) fn plugin(&self, kept: &StoredPlugin) -> Option<(&PluginFiles, &Plugin)> {
+        match &**self.get(&kept.directory)? {
+            Content::Files(files, checked) if files.digest() == kept.package.package_digest => {
+                Some((files, checked.plugin.as_ref()?))
+            }
+            _ => None,
+        }
     }
 
     /// Returns the contents by directory.
@@ -83,6 +105,11 @@ impl Directory {
     pub(super) fn get(&self, directory: &str) -> Option<&Arc<Content>> {
         self.seen.get(directory).map(|(_, content)| content)
     }
+}
+
+fn one_too_many() -> Content {
+    let message = format!("more than {MAX_PLUGINS} plugins; remove some");
+    Content::Refused(vec![Violation::new("", "limit_exceeded", message)])
 }
 
 /// Reads a directory; nothing if it is no plugin.

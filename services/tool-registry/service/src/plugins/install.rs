@@ -4,16 +4,19 @@ use std::time::Duration;
 
 use call_outcome::Violation;
 use documents::{Request, Seen};
-use plugin_package::{PluginFiles, read_archive, write_archive};
+use plugin_package::{PluginFiles, check, read_archive, write_archive};
 
 use super::{
-    catalogue::{Changing, NextState, PluginCatalogue, PluginError, approved, in_force},
+    catalogue::{
+        Changing, NextState, PluginCatalogue, PluginError, ScanError, active_plugin, blocking,
+    },
     directory::Content,
     planned::Planned,
     revise,
-    state::{Approved, KeptPlan, PLANS, Removed, STATE},
+    state::{ApprovedPackage, PLANS, RemovedPlugin, STATE, StoredPlan},
 };
-use crate::store::StoreError;
+use crate::store::{StoreError, read_document};
+
 /// The time for which a plan can be installed.
 pub(super) const PLAN_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -34,7 +37,7 @@ fn seconds(time: Duration) -> i64 {
 
 /// A change that was made, now or before.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Changed {
+pub(crate) struct PluginChange {
     /// The name of the plugin.
     pub(crate) plugin: String,
     /// The revision in force.
@@ -52,11 +55,8 @@ impl PluginCatalogue {
         let mut changing = self.inner.changing.lock().await;
         let (directory, files) = match source {
             Source::Archive(bytes) => {
-                let read = tokio::task::spawn_blocking(move || read_archive(&bytes));
-                (
-                    String::new(),
-                    read.await.map_err(|_| PluginError::Conflict)?,
-                )
+                let read = blocking(move || read_archive(&bytes)).await?;
+                (String::new(), read)
             }
             Source::Directory(directory) => {
                 let files = self.files_in(&mut changing, &directory).await?;
@@ -70,13 +70,10 @@ impl PluginCatalogue {
         let expires = self.inner.clock.now().seconds_and_nanos().0 + seconds(PLAN_LIFE);
         let planned = self.plan_files(&files, &directory, expires);
         if planned.violations.is_empty() {
-            let archive = tokio::task::spawn_blocking({
-                let files = files.clone();
-                move || write_archive(&files)
-            });
-            let archive = archive.await.map_err(|_| PluginError::Conflict)?;
+            let packed = files.clone();
+            let archive = blocking(move || write_archive(&packed)).await?;
             self.inner.packages.put(files.digest(), &archive).await?;
-            let plan = KeptPlan {
+            let plan = StoredPlan {
                 plugin: planned.plugin.clone(),
                 package_digest: files.digest().to_owned(),
                 directory,
@@ -98,12 +95,12 @@ impl PluginCatalogue {
         &self,
         plan_digest: &str,
         request: Option<Request<'_>>,
-    ) -> Result<Changed, PluginError> {
+    ) -> Result<PluginChange, PluginError> {
         let mut changing = self.inner.changing.lock().await;
         let replayed = self.is_repeated(request).await?;
         let (store, now) = (&self.inner.store, self.inner.clock.now());
         let row = store.get(PLANS, plan_digest).await?;
-        let plan = row.map(|row| super::state::read::<KeptPlan>(&row.text));
+        let plan = row.map(|row| read_document::<StoredPlan>(&row.text));
         let plan = plan.transpose()?;
         if replayed {
             let plugin = plan.map(|plan| plan.plugin).unwrap_or_default();
@@ -135,7 +132,7 @@ impl PluginCatalogue {
         name: &str,
         package_digest: &str,
         request: Option<Request<'_>>,
-    ) -> Result<Changed, PluginError> {
+    ) -> Result<PluginChange, PluginError> {
         let mut changing = self.inner.changing.lock().await;
         if self.is_repeated(request).await? {
             return Ok(self.present(name.to_owned(), true));
@@ -146,10 +143,10 @@ impl PluginCatalogue {
             .get(name)
             .ok_or(PluginError::NotFound)?;
         let mut earlier = kept.earlier.iter();
-        let wanted = |earlier: &&Approved| {
+        let wanted = |earlier: &&ApprovedPackage| {
             package_digest.is_empty() || earlier.package_digest == package_digest
         };
-        let Approved {
+        let ApprovedPackage {
             package_digest,
             permissions,
         } = earlier.find(wanted).cloned().ok_or(PluginError::NotFound)?;
@@ -169,7 +166,7 @@ impl PluginCatalogue {
         name: &str,
         validate_only: bool,
         request: Option<Request<'_>>,
-    ) -> Result<(Changed, Vec<String>), PluginError> {
+    ) -> Result<(PluginChange, Vec<String>), PluginError> {
         let mut changing = self.inner.changing.lock().await;
         if self.is_repeated(request).await? {
             return Ok((self.present(name.to_owned(), true), Vec::new()));
@@ -192,7 +189,7 @@ impl PluginCatalogue {
         };
         state.plugins.remove(name);
         let time = self.inner.clock.now().seconds_and_nanos().0;
-        let removed = Removed {
+        let removed = RemovedPlugin {
             time,
             ignored_digest,
         };
@@ -233,7 +230,7 @@ impl PluginCatalogue {
         Ok(())
     }
 
-    /// Puts a package in force, in the place of an earlier one of the plugin.
+    /// Puts a stored package in force, in the place of an earlier one of the plugin.
     async fn put(
         &self,
         changing: &mut Changing,
@@ -241,9 +238,15 @@ impl PluginCatalogue {
         files: PluginFiles,
         permissions: Vec<String>,
         request: Option<Request<'_>>,
-    ) -> Result<Changed, PluginError> {
+    ) -> Result<PluginChange, PluginError> {
+        if self.inner.settings.without_plugins {
+            let message =
+                "the registry was started without plugins; start it with them, and install it then";
+            let violation = Violation::new("", "without_plugins", message);
+            return Err(PluginError::Invalid(vec![violation]));
+        }
         let mut state = changing.state.clone();
-        state.put(name, directory, approved(&files, permissions));
+        state.put(name, directory, ApprovedPackage::of(&files, permissions));
         // Other files in its directory stay away until they change.
         if let Some(Content::Files(files, _)) =
             changing.directory.get(directory).map(|found| &**found)
@@ -251,7 +254,11 @@ impl PluginCatalogue {
         {
             files.digest().clone_into(&mut kept.ignored_digest);
         }
-        let plugin = in_force(files.clone(), &state.plugins[name]).map_err(PluginError::Invalid)?;
+        let checked = check(&files);
+        let plugin = checked
+            .plugin
+            .ok_or(PluginError::Invalid(checked.violations))?;
+        let plugin = active_plugin(files, plugin, &state.plugins[name]);
         let (revision, left_out) = revise::with(&self.inner.tools.revision(), plugin);
         if !left_out.is_empty() {
             return Err(PluginError::Invalid(left_out));
@@ -259,7 +266,7 @@ impl PluginCatalogue {
         let next = NextState {
             state,
             revision,
-            packages: vec![files],
+            packages: Vec::new(),
         };
         self.commit(changing, next, request).await?;
         Ok(self.present(name.to_owned(), false))
@@ -281,8 +288,7 @@ impl PluginCatalogue {
     async fn stored(&self, digest: &str) -> Result<PluginFiles, PluginError> {
         let archive = self.inner.packages.get(digest).await?;
         let archive = archive.ok_or(PluginError::NotFound)?;
-        let read = tokio::task::spawn_blocking(move || read_archive(&archive)).await;
-        let read = read.map_err(|_| PluginError::Conflict)?;
+        let read = blocking(move || read_archive(&archive)).await?;
         read.map_err(PluginError::Invalid)
     }
 
@@ -292,15 +298,11 @@ impl PluginCatalogue {
         changing: &mut Changing,
         name: &str,
     ) -> Result<Result<PluginFiles, Vec<Violation>>, PluginError> {
-        let path = self.inner.settings.directory.clone();
-        let mut directory = std::mem::take(&mut changing.directory);
-        let looked = tokio::task::spawn_blocking(move || {
-            let found = directory.look(&path);
-            (directory, found)
-        });
-        let (directory, found) = looked.await.map_err(|_| PluginError::Conflict)?;
-        changing.directory = directory;
-        found.map_err(|_| PluginError::NotFound)?;
+        match self.read_directory(changing).await {
+            Err(ScanError::Store(error)) => return Err(error),
+            Err(ScanError::Directory(_)) => return Err(PluginError::NotFound),
+            Ok(_) => {}
+        }
         let content = changing.directory.get(name).ok_or(PluginError::NotFound)?;
         Ok(match &**content {
             Content::Files(files, _) => Ok(files.clone()),
@@ -308,8 +310,8 @@ impl PluginCatalogue {
         })
     }
 
-    fn present(&self, plugin: String, replayed: bool) -> Changed {
-        Changed {
+    fn present(&self, plugin: String, replayed: bool) -> PluginChange {
+        PluginChange {
             plugin,
             revision: self.inner.tools.revision().number,
             replayed,

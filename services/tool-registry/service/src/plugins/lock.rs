@@ -17,7 +17,7 @@ struct LockFile {
     plugins: Vec<Locked>,
 }
 
-#[derive(PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 struct Locked {
     name: String,
     package_digest: String,
@@ -27,7 +27,7 @@ struct Locked {
 }
 
 /// The packages that are approved.
-#[derive(Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Lock(BTreeSet<Locked>);
 
 impl Lock {

@@ -8,14 +8,11 @@ use serde_json::Map;
 use sha2::{Digest, Sha256};
 use tool_domain::{
     manifest::Version,
-    plan::{
-        Dependents, HeldName, NameKind, PackedFile, Plan, PlanInput, PlanRemark, PluginVersion,
-        make, render,
-    },
+    plan::{Dependents, HeldName, NameKind, PackedFile, Plan, PlanInput, PlanRemark, make, render},
     tool::Origin,
 };
 
-use super::{catalogue::PluginCatalogue, permits};
+use super::{approval, catalogue::PluginCatalogue};
 use crate::tools::Revision;
 
 /// The version of this service, as manifests require it.
@@ -84,7 +81,7 @@ impl PluginCatalogue {
             json: serde_json::to_string(&plan).expect("a plan has text keys only"),
             text: render::text(&plan),
             violations: violations_of(&plan),
-            permissions: permits::asked_for(&plugin),
+            permissions: approval::asked_for(&plugin),
             expires: Some(expires),
         }
     }
@@ -99,7 +96,7 @@ fn plan_of(
     let before = revision.plugins.get(plugin.manifest.name.as_str());
     let files_before = before.map(|before| packed(&before.files));
     let in_force = before.zip(files_before.as_ref());
-    let in_force = in_force.map(|(before, files)| version(&before.plugin, files));
+    let in_force = in_force.map(|(before, files)| approval::version_of(&before.plugin, files));
     let tools = revision.catalogue.tools();
     let effects = tools.map(|tool| (tool.id().to_owned(), tool.flags().effect_class()));
     let expire_time = prost_types::Timestamp {
@@ -114,7 +111,7 @@ fn plan_of(
         },
         expire_time: &expire_time.to_string(),
         in_force,
-        new: version(plugin, &packed(files)),
+        new: approval::version_of(plugin, &packed(files)),
         tavern: &TAVERN,
         held: &held(revision),
         effects: &effects.collect::<BTreeMap<_, _>>(),
@@ -122,16 +119,6 @@ fn plan_of(
         dependents: &Dependents::default(),
         option_values: &Map::new(),
     })
-}
-
-fn version<'a>(plugin: &'a Plugin, files: &'a [PackedFile]) -> PluginVersion<'a> {
-    PluginVersion {
-        manifest: &plugin.manifest,
-        tools: &plugin.tools,
-        nodes: &[],
-        files,
-        package_digest: &plugin.digest,
-    }
 }
 
 fn packed(files: &PluginFiles) -> Vec<PackedFile> {

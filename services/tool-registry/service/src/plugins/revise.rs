@@ -9,13 +9,13 @@ use tool_domain::{
     tool::Origin,
 };
 
-use crate::tools::{InForce, Revision};
+use crate::tools::{ActivePlugin, Revision};
 
 /// Tools of a plugin that are left out, or that keep it from being installed, with all reasons.
 pub(super) type LeftOut = Vec<Violation>;
 
 /// Returns the revision with a plugin, in the place of an earlier one of its name, and the tools that it cannot bring.
-pub(super) fn with(revision: &Revision, plugin: InForce) -> (Revision, LeftOut) {
+pub(super) fn with(revision: &Revision, plugin: ActivePlugin) -> (Revision, LeftOut) {
     let mut next = without_tools(revision, plugin.name());
     let origin = Origin::Plugin(plugin.name().to_owned());
     let mut catalogue = (*next.catalogue).clone();

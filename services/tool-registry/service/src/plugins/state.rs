@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use core_types::Tenant;
 use documents::Collection;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
-
-use crate::store::StoreError;
+use plugin_package::PluginFiles;
+use serde::{Deserialize, Serialize};
 
 /// The most earlier packages of a plugin that are kept.
 pub(super) const MAX_EARLIER: usize = 3;
@@ -31,10 +30,10 @@ pub(super) const PLANS: Collection = Collection {
 pub(super) struct PluginState {
     /// The plugins in force by name.
     #[serde(default)]
-    pub(super) plugins: BTreeMap<String, Kept>,
+    pub(super) plugins: BTreeMap<String, StoredPlugin>,
     /// The plugins that were removed, by name.
     #[serde(default)]
-    pub(super) removed: BTreeMap<String, Removed>,
+    pub(super) removed: BTreeMap<String, RemovedPlugin>,
     /// The plugins that brought tools that are gone, by the ids of the tools.
     #[serde(default)]
     pub(super) removed_tools: BTreeMap<String, String>,
@@ -42,10 +41,10 @@ pub(super) struct PluginState {
 
 /// A plugin in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct StoredPlugin {
     /// Its package.
     #[serde(flatten)]
-    pub(super) package: Approved,
+    pub(super) package: ApprovedPackage,
     /// The directory of the package below the plugin directory; empty for an archive.
     #[serde(default)]
     pub(super) directory: String,
@@ -54,12 +53,12 @@ pub(super) struct Kept {
     pub(super) ignored_digest: String,
     /// Packages that were in force before, the last first.
     #[serde(default)]
-    pub(super) earlier: Vec<Approved>,
+    pub(super) earlier: Vec<ApprovedPackage>,
 }
 
 /// A package with its permissions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Approved {
+pub(super) struct ApprovedPackage {
     /// The digest of the package.
     pub(super) package_digest: String,
     /// The permissions that were approved, as plans spell them.
@@ -67,9 +66,19 @@ pub(super) struct Approved {
     pub(super) permissions: Vec<String>,
 }
 
+impl ApprovedPackage {
+    /// Returns the approval of a package with these permissions.
+    pub(super) fn of(files: &PluginFiles, permissions: Vec<String>) -> Self {
+        Self {
+            package_digest: files.digest().to_owned(),
+            permissions,
+        }
+    }
+}
+
 /// A plugin that was removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Removed {
+pub(super) struct RemovedPlugin {
     /// The time, in seconds since the epoch.
     pub(super) time: i64,
     /// The digest of its package in the plugin directory, which stays away until the files change; empty for an archive.
@@ -79,7 +88,7 @@ pub(super) struct Removed {
 
 /// A plan that can be installed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct KeptPlan {
+pub(super) struct StoredPlan {
     /// The name of the plugin.
     pub(super) plugin: String,
     /// The digest of its package.
@@ -89,17 +98,6 @@ pub(super) struct KeptPlan {
     pub(super) directory: String,
     /// The time from which it cannot be installed, in seconds since the epoch.
     pub(super) expires: i64,
-}
-
-/// Reads a document that this service has written.
-///
-/// # Errors
-/// [`StoreError::Damaged`].
-pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
-    serde_json::from_str(text).map_err(|_| StoreError::Damaged {
-        table: "documents",
-        column: "text",
-    })
 }
 
 impl PluginState {
@@ -112,7 +110,7 @@ impl PluginState {
     }
 
     /// Puts a package of a plugin in force, and keeps the one before.
-    pub(super) fn put(&mut self, name: &str, directory: &str, package: Approved) {
+    pub(super) fn put(&mut self, name: &str, directory: &str, package: ApprovedPackage) {
         let kept = self.plugins.entry(name.to_owned()).or_default();
         let before = std::mem::replace(&mut kept.package, package);
         kept.directory = directory.to_owned();
@@ -131,8 +129,8 @@ impl PluginState {
 mod tests {
     use super::*;
 
-    fn approved(digest: &str) -> Approved {
-        Approved {
+    fn approved(digest: &str) -> ApprovedPackage {
+        ApprovedPackage {
             package_digest: digest.to_owned(),
             permissions: Vec::new(),
         }

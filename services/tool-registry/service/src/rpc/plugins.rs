@@ -16,8 +16,7 @@ use contracts::tavern::{
 };
 use core_types::Tenant;
 use documents::{Request as Repeatable, change::request_id_reused};
-use futures::{StreamExt, stream::BoxStream};
-use grpc_kit::{CallContext, Failure};
+use grpc_kit::{CallContext, Drain, Failure};
 use plugin_package::MAX_PACKED_BYTES;
 use prost::Message;
 use run_events::{store_failure, to_its_end};
@@ -25,9 +24,9 @@ use run_log::Hash;
 use tonic::{Code, Request, Response, Status, Streaming};
 use tool_domain::diagnostic::Diagnostic;
 
-use super::{Answer, CatalogueRpc, convert, refusal};
+use super::{Answer, CatalogueRpc, StreamOf, convert, refusal};
 use crate::{
-    plugins::{Changed, PluginCatalogue, PluginError, Source},
+    plugins::{PluginCatalogue, PluginChange, PluginError, Source},
     tools::{Switch, Tools},
 };
 
@@ -60,7 +59,7 @@ impl PluginRpc {
 
 #[tonic::async_trait]
 impl PluginService for PluginRpc {
-    type WatchPluginsStream = BoxStream<'static, Result<WatchPluginsResponse, Status>>;
+    type WatchPluginsStream = StreamOf<WatchPluginsResponse>;
 
     async fn plan_plugin(
         &self,
@@ -101,7 +100,7 @@ impl PluginService for PluginRpc {
             let changed = plugins.install(&request.plan_digest, once).await;
             changed.map_err(|error| status_of(error, &request.plan_digest))
         });
-        let Changed {
+        let PluginChange {
             plugin,
             revision,
             replayed,
@@ -128,7 +127,7 @@ impl PluginService for PluginRpc {
                 .await;
             changed.map_err(|error| status_of(error, &request.name))
         });
-        let Changed {
+        let PluginChange {
             plugin,
             revision,
             replayed,
@@ -223,21 +222,22 @@ impl PluginService for PluginRpc {
         &self,
         request: Request<WatchPluginsRequest>,
     ) -> Answer<Self::WatchPluginsStream> {
-        let tenant = CallContext::of(&request).tenant();
+        let (tenant, drain) = (CallContext::of(&request).tenant(), Drain::of(&request));
         let (catalogue, tools) = (self.catalogue.clone(), self.tools.clone());
         let mut changes = self.plugins.changes();
-        changes.mark_changed();
-        let listed = futures::stream::unfold(changes, move |mut changes| {
-            let (catalogue, tools) = (catalogue.clone(), tools.clone());
-            async move {
-                changes.changed().await.ok()?;
+        let listed = async_stream::try_stream! {
+            loop {
+                changes.mark_unchanged();
                 let revision = tools.revision().number;
-                let plugins = catalogue.all_plugins(tenant).await;
-                let listed = plugins.map(|plugins| WatchPluginsResponse { revision, plugins });
-                Some((listed, changes))
+                let plugins = catalogue.all_plugins(tenant).await?;
+                yield WatchPluginsResponse { revision, plugins };
+                tokio::select! {
+                    changed = changes.changed() => if changed.is_err() { return },
+                    () = drain.started() => return,
+                }
             }
-        });
-        Ok(Response::new(listed.boxed()))
+        };
+        Ok(Response::new(Box::pin(listed)))
     }
 }
 
@@ -317,8 +317,10 @@ fn status_of(error: PluginError, named: &str) -> Status {
         }
         PluginError::RequestIdReused(id) => request_id_reused(&id).into_status(),
         PluginError::Conflict => {
-            let message = "another change of plugins came first; repeat the request";
-            Failure::new(Code::Aborted, ErrorReason::StorageUnavailable, message).into_status()
+            Status::aborted("another change of plugins came first; repeat the request")
+        }
+        PluginError::CutOff => {
+            Status::unavailable("the server ends, or failed; repeat the request")
         }
         PluginError::Store(error) => store_failure(&error).into_status(),
     }

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use core_types::Tenant;
 use documents::DocumentStore;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{InForce, NotActive};
-use crate::store::{StoreError, plugin_options_of, switches_of};
+use super::{ActivePlugin, NotActive};
+use crate::store::{StoreError, plugin_options_of, read_document, switches_of};
 
 /// The id of the document with the switches.
 pub(crate) const SWITCHES_ID: &str = "switches";
@@ -32,7 +32,11 @@ pub(crate) struct Switches {
 
 impl PluginChoices {
     /// Returns the reason for which a tool cannot be called, of the plugin that brings it if one does.
-    pub(crate) fn refuses(&self, tool_id: &str, plugin: Option<&InForce>) -> Option<NotActive> {
+    pub(crate) fn refuses(
+        &self,
+        tool_id: &str,
+        plugin: Option<&ActivePlugin>,
+    ) -> Option<NotActive> {
         if self.switches.tools.contains(tool_id) {
             return Some(NotActive::ToolOff);
         }
@@ -73,22 +77,14 @@ pub(crate) async fn load_choices(
     tenant: Tenant,
 ) -> Result<PluginChoices, StoreError> {
     let switches = store.get(switches_of(tenant), SWITCHES_ID).await?;
-    let switches = switches.map_or_else(|| Ok(Switches::default()), |row| read(&row.text));
+    let switches = switches.map_or_else(|| Ok(Switches::default()), |row| read_document(&row.text));
     let mut options = BTreeMap::new();
     let rows = store.page(plugin_options_of(tenant), "", usize::MAX, usize::MAX);
     for row in rows.await? {
-        options.insert(row.id, read(&row.text)?);
+        options.insert(row.id, read_document(&row.text)?);
     }
     Ok(PluginChoices {
         switches: switches?,
         options,
-    })
-}
-
-/// Reads a document that this service has written.
-pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
-    serde_json::from_str(text).map_err(|_| StoreError::Damaged {
-        table: "documents",
-        column: "text",
     })
 }

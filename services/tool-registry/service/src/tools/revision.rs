@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use tool_domain::{catalogue::Catalogue, tool::Origin};
 
-use super::InForce;
+use super::ActivePlugin;
 
 /// One state of all plugins. It never changes: a change makes another one, and readers keep theirs.
 #[derive(Clone, Debug, Default)]
@@ -14,14 +14,14 @@ pub struct Revision {
     /// The tools of the platform and of the plugins.
     pub catalogue: Arc<Catalogue>,
     /// The plugins by name.
-    pub plugins: BTreeMap<String, Arc<InForce>>,
+    pub plugins: BTreeMap<String, Arc<ActivePlugin>>,
     /// The plugins that brought tools that were removed, by the ids of these tools.
     pub removed: BTreeMap<String, String>,
 }
 
 impl Revision {
     /// Returns the plugin that brings the tools of an origin.
-    pub fn plugin_of(&self, origin: &Origin) -> Option<&Arc<InForce>> {
+    pub fn plugin_of(&self, origin: &Origin) -> Option<&Arc<ActivePlugin>> {
         match origin {
             Origin::Plugin(name) => self.plugins.get(name),
             _ => None,

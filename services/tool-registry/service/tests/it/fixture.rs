@@ -47,6 +47,8 @@ pub(crate) struct Fixture {
     pub(crate) agents: KnownAgents,
     pub(crate) clock: FragileClock,
     pub(crate) issuers: Vec<IssuerSettings>,
+    /// Whether the next start has no plugins.
+    pub(crate) without_plugins: bool,
     pub(crate) registry: Option<ToolRegistry>,
     pub(crate) catalogue: Catalogue,
     pub(crate) calls: Calls,
@@ -102,7 +104,8 @@ impl Fixture {
         let (sandbox, workflows) = (UnconfinedSandbox::default(), PlayedWorkflows::default());
         let (agents, clock) = (KnownAgents::default(), FragileClock::default());
         let peers = peers(&sandbox, &workflows, &agents);
-        let registry = build((directory.path(), &plugins), &issuers, peers, &clock).await;
+        let places = (directory.path(), plugins.as_path());
+        let registry = build(places, (&issuers, false), peers, &clock).await;
         let (catalogue, calls, runs) = clients_of(&registry);
         Self {
             directory,
@@ -112,6 +115,7 @@ impl Fixture {
             agents,
             clock,
             issuers,
+            without_plugins: false,
             registry: Some(registry),
             catalogue,
             calls,
@@ -172,7 +176,8 @@ impl Fixture {
     pub(crate) async fn restart(&mut self) {
         let peers = peers(&self.sandbox, &self.workflows, &self.agents);
         let directories = (self.directory.path(), self.plugins.as_path());
-        let registry = build(directories, &self.issuers, peers, &self.clock).await;
+        let settings = (&*self.issuers, self.without_plugins);
+        let registry = build(directories, settings, peers, &self.clock).await;
         (self.catalogue, self.calls, self.runs) = clients_of(&registry);
         self.registry = Some(registry);
     }
@@ -307,7 +312,7 @@ pub(crate) fn node_tool(id: &str) -> Value {
 
 async fn build(
     (directory, plugins): (&Path, &Path),
-    issuers: &[IssuerSettings],
+    (issuers, without_plugins): (&[IssuerSettings], bool),
     peers: Peers,
     clock: &FragileClock,
 ) -> ToolRegistry {
@@ -322,6 +327,7 @@ async fn build(
         drain_calls: std::time::Duration::ZERO,
         backend_hosts: vec!["127.0.0.1".to_owned()],
         issuers: issuers.to_vec(),
+        without_plugins,
         ..RegistrySettings::default()
     };
     let (clock, ids) = (Arc::new(clock.clone()), Arc::new(SystemIds));

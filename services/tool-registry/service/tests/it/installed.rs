@@ -12,7 +12,7 @@ use contracts::tavern::{
     registry::v1::{
         InstallPluginRequest, InstallPluginResponse, ListPluginsRequest, PlanPluginHeader,
         PlanPluginRequest, Plugin, PluginPlan, RollbackPluginRequest, UninstallPluginRequest,
-        plan_plugin_request::Part, plugin_service_client::PluginServiceClient,
+        WatchPluginsRequest, plan_plugin_request::Part, plugin_service_client::PluginServiceClient,
     },
 };
 use grpc_kit::Outbound;
@@ -235,6 +235,41 @@ async fn r106_a_plan_that_would_be_another_one_by_now_is_stale() {
         );
     }
     assert_eq!(rolled(&fixture).await, 2);
+}
+
+#[tokio::test]
+async fn a_watch_shows_the_plugins_at_once_and_after_each_change() {
+    let fixture = empty().await;
+    let mut watch = service(&fixture)
+        .watch_plugins(WatchPluginsRequest {})
+        .await;
+    let watch = watch.as_mut().unwrap().get_mut();
+    let mut next = async || {
+        let shown = watch.message().await.unwrap().unwrap();
+        let mut names = shown.plugins.into_iter().map(|plugin| plugin.name);
+        (shown.revision, names.any(|name| name == "dice"))
+    };
+    let (first, is_there) = next().await;
+    assert!(!is_there);
+    let installed = put(&fixture, zip(dice("1"))).await;
+    assert_eq!(next().await, (installed.revision, true));
+    assert!(installed.revision > first);
+}
+
+#[tokio::test]
+async fn a_registry_without_plugins_has_none_in_force_and_forgets_none() {
+    let mut fixture = empty().await;
+    put(&fixture, zip(dice("4"))).await;
+    fixture.without_plugins = true;
+    fixture.crash_and_restart().await;
+    assert_eq!(code_of(&roll(&fixture).await), "unknown_tool");
+    assert_eq!(listed(&fixture).await, []);
+    let planned = plan(&fixture, zip(dice("5"))).await;
+    let refused = install(&fixture, &planned.plan_digest).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    fixture.without_plugins = false;
+    fixture.crash_and_restart().await;
+    assert_eq!(rolled(&fixture).await, 4);
 }
 
 #[tokio::test]

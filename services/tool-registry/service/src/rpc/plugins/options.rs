@@ -14,7 +14,7 @@ use tool_domain::options::{
 };
 
 use super::super::refusal;
-use crate::tools::{ChangeError, InForce, Tools};
+use crate::tools::{ActivePlugin, ChangeError, Tools};
 
 /// Returns the options of a plugin with their values for a tenant.
 pub(super) async fn get(
@@ -70,7 +70,7 @@ pub(super) async fn update(
 
 /// Reads the values of a request by whole key; null restores a default.
 fn read(
-    plugin: &InForce,
+    plugin: &ActivePlugin,
     request: &UpdatePluginOptionsRequest,
 ) -> Result<Map<String, Value>, Status> {
     let declared = &plugin.plugin.manifest.options;
@@ -129,7 +129,7 @@ fn read(
     Ok(written)
 }
 
-fn etag_of(plugin: &InForce, values: &OptionValues) -> String {
+fn etag_of(plugin: &ActivePlugin, values: &OptionValues) -> String {
     values.digest(&plugin.plugin.manifest.options)
 }
 

@@ -2,9 +2,11 @@
 
 use contracts::tavern::registry::v1::{
     AvailabilityLayer, ExplainAvailabilityRequest, SetPluginStateRequest, SetToolStateRequest,
+    call_service_client::CallServiceClient,
 };
 
 use super::*;
+use crate::fixture::finish;
 
 async fn set_plugin(fixture: &Fixture, enabled: bool) {
     let request = SetPluginStateRequest {
@@ -61,6 +63,24 @@ async fn a_plugin_that_is_switched_off_has_no_tools_until_it_is_switched_on() {
         .await
         .unwrap_err();
     assert_eq!(unknown.code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn the_choices_of_a_tenant_leave_the_others_as_they_are() {
+    let fixture = empty().await;
+    put(&fixture, zip(dice("4"))).await;
+    let acme = fixture.acting_for("acme/bob", &[]);
+    let mut plugins = PluginServiceClient::new(acme.clone());
+    let request = SetPluginStateRequest {
+        name: "dice".into(),
+        enabled: false,
+    };
+    plugins.set_plugin_state(request).await.unwrap();
+    let request = crate::fixture::request("dice:roll", json!({}));
+    let off = finish(CallServiceClient::new(acme), request).await.unwrap();
+    assert_eq!(code_of(&off.1), "tool_not_available");
+    assert_eq!(rolled(&fixture).await, 4);
+    assert!(!the_dice(&fixture).await.disabled);
 }
 
 #[tokio::test]

@@ -2,9 +2,9 @@
 
 use call_outcome::Violation;
 use plugin_package::Plugin;
-use tool_domain::plan::{PluginVersion, approval};
+use tool_domain::plan::{PackedFile, PluginVersion, approval};
 
-use crate::tools::InForce;
+use crate::tools::ActivePlugin;
 
 /// The code of a finding about files that wait for a person.
 const APPROVAL_NEEDED: &str = "approval_needed";
@@ -34,7 +34,7 @@ pub(super) fn not_yet(plugin: &Plugin) -> Vec<Violation> {
 /// All reasons against it.
 pub(super) fn check(
     plugin: &Plugin,
-    before: Option<&InForce>,
+    before: Option<&ActivePlugin>,
     is_approved: bool,
 ) -> Result<(), Vec<Violation>> {
     let not_yet = not_yet(plugin);
@@ -44,8 +44,8 @@ pub(super) fn check(
     if is_approved {
         return Ok(());
     }
-    let in_force = before.map(|before| version_of(&before.plugin));
-    let reasons = approval::reasons(in_force.as_ref(), &version_of(plugin));
+    let in_force = before.map(|before| version_of(&before.plugin, &[]));
+    let reasons = approval::reasons(in_force.as_ref(), &version_of(plugin, &[]));
     if reasons.is_empty() {
         return Ok(());
     }
@@ -60,13 +60,13 @@ pub(super) fn check(
     )])
 }
 
-/// Returns the parts of a plugin by which approvals are decided.
-fn version_of(plugin: &Plugin) -> PluginVersion<'_> {
+/// Returns a plugin as plans and approvals compare it.
+pub(super) fn version_of<'a>(plugin: &'a Plugin, files: &'a [PackedFile]) -> PluginVersion<'a> {
     PluginVersion {
         manifest: &plugin.manifest,
         tools: &plugin.tools,
         nodes: &[],
-        files: &[],
+        files,
         package_digest: &plugin.digest,
     }
 }

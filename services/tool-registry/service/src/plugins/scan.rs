@@ -13,24 +13,26 @@ use call_outcome::Violation;
 use plugin_package::{Checked, Plugin, PluginFiles};
 
 use super::{
+    approval,
     catalogue::{
-        DirectoryFindings, Findings, NextState, PluginCatalogue, PluginError, approved, in_force,
+        Changing, DirectoryFindings, Findings, NextState, PluginCatalogue, ScanError, Scanned,
+        active_plugin, blocking,
     },
     directory::{Content, Directory},
     lock::{LOCK_FILE, Lock},
-    permits, revise,
-    state::PluginState,
+    revise,
+    state::{ApprovedPackage, PluginState},
 };
 use crate::tools::Revision;
 
-/// The time between two looks at the plugin directory.
+/// The time between two scans of the plugin directory.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// The looks between two removals of values whose time is over.
+/// The scans between two removals of values whose time is over.
 const ROUNDS_PER_EXPIRY: u32 = 1_800;
 
-/// The plugins as a look at the directory changes them.
-struct Look<'a> {
+/// The plugins as a scan of the directory changes them.
+struct Scan<'a> {
     state: PluginState,
     revision: Revision,
     packages: Vec<PluginFiles>,
@@ -40,8 +42,8 @@ struct Look<'a> {
 }
 
 impl PluginCatalogue {
-    /// Looks at the plugin directory every 2 s, and removes values whose time is over every hour, until it is dropped.
-    pub(crate) async fn keep_looking(self) {
+    /// Scans the plugin directory every 2 s, and removes values whose time is over every hour, until it is dropped.
+    pub(crate) async fn keep_scanning(self) {
         let mut ticks = tokio::time::interval(PERIOD);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut failed = false;
@@ -52,13 +54,13 @@ impl PluginCatalogue {
             {
                 tracing::warn!(%error, "plans and options whose time is over stay in the store");
             }
-            let looked = self.look().await;
-            if let Err(error) = &looked
+            let scanned = self.scan().await;
+            if let Err(error) = &scanned
                 && !failed
             {
                 tracing::warn!(%error, "the plugin directory cannot be read; plugins stay as they are");
             }
-            failed = looked.is_err();
+            failed = scanned.is_err();
         }
     }
 
@@ -66,54 +68,74 @@ impl PluginCatalogue {
     ///
     /// # Errors
     /// The directory cannot be listed, or the store does not work; the plugins stay as they are.
-    pub(crate) async fn look(&self) -> Result<(), LookError> {
+    pub(crate) async fn scan(&self) -> Result<(), ScanError> {
         let settings = &self.inner.settings;
         if settings.directory.as_os_str().is_empty() || settings.without_plugins {
             return Ok(());
         }
         let mut changing = self.inner.changing.lock().await;
-        let (path, mut directory) = (
-            settings.directory.clone(),
-            std::mem::take(&mut changing.directory),
-        );
-        let looked = tokio::task::spawn_blocking(move || {
-            let found = directory.look(&path);
-            (directory, found, Lock::read(&path))
-        });
-        let (directory, found, lock) = looked.await.map_err(|_| LookError::Panicked)?;
-        changing.directory = directory;
-        found?;
-        let (lock, of_lock) = match lock {
-            Ok(lock) => (lock, None),
-            Err(violation) => (Lock::default(), Some(violation)),
+        let lock = self.read_directory(&mut changing).await?;
+        let seen = Scanned {
+            state: changing.version,
+            directory: changing.directory.version(),
+            lock,
         };
-        let mut look = Look {
+        if changing.scanned.as_ref() == Some(&seen) {
+            return Ok(());
+        }
+        let nothing = Lock::default();
+        let mut scan = Scan {
             state: changing.state.clone(),
             revision: (*self.inner.tools.revision()).clone(),
             packages: Vec::new(),
             findings: Findings::default(),
-            lock: &lock,
+            lock: seen.lock.as_ref().unwrap_or(&nothing),
             has_changed: false,
         };
-        look.take_over(&changing.directory);
-        if let Some(violation) = of_lock {
+        scan.take_over(&changing.directory);
+        if let Err(violation) = &seen.lock {
             let found = DirectoryFindings {
-                violations: vec![*violation],
+                violations: vec![(**violation).clone()],
                 has_changes: false,
             };
-            look.findings.insert(LOCK_FILE.to_owned(), found);
+            scan.findings.insert(LOCK_FILE.to_owned(), found);
         }
-        let findings = std::mem::take(&mut look.findings);
-        if look.has_changed {
+        let findings = std::mem::take(&mut scan.findings);
+        if scan.has_changed {
             let next = NextState {
-                state: look.state,
-                revision: look.revision,
-                packages: look.packages,
+                state: scan.state,
+                revision: scan.revision,
+                packages: scan.packages,
             };
             self.commit(&mut changing, next, None).await?;
         }
         self.show(findings);
+        let state = changing.version;
+        changing.scanned = Some(Scanned { state, ..seen });
         Ok(())
+    }
+
+    /// Reads the files of the plugin directory that have changed, and the lock.
+    ///
+    /// # Errors
+    /// The directory cannot be listed.
+    pub(super) async fn read_directory(
+        &self,
+        changing: &mut Changing,
+    ) -> Result<Result<Lock, Box<Violation>>, ScanError> {
+        let path = self.inner.settings.directory.clone();
+        if path.as_os_str().is_empty() {
+            return Ok(Ok(Lock::default()));
+        }
+        let mut directory = std::mem::take(&mut changing.directory);
+        let read = blocking(move || {
+            let scanned = directory.scan(&path);
+            (directory, scanned, Lock::read(&path))
+        });
+        let (directory, scanned, lock) = read.await?;
+        changing.directory = directory;
+        scanned?;
+        Ok(lock)
     }
 
     /// Lists findings in the place of the earlier ones; new ones are logged.
@@ -134,21 +156,7 @@ impl PluginCatalogue {
     }
 }
 
-/// The reason for which a look at the plugin directory changed nothing.
-#[derive(Debug, thiserror::Error)]
-pub enum LookError {
-    /// The directory cannot be listed.
-    #[error(transparent)]
-    Directory(#[from] std::io::Error),
-    /// A change could not be stored.
-    #[error(transparent)]
-    Store(#[from] PluginError),
-    /// The code that reads the directory failed.
-    #[error("the plugin directory could not be read")]
-    Panicked,
-}
-
-impl Look<'_> {
+impl Scan<'_> {
     fn take_over(&mut self, directory: &Directory) {
         let mut names = BTreeSet::new();
         for (place, content) in directory.contents() {
@@ -245,22 +253,19 @@ impl Look<'_> {
         if is_present && !checked.violations.is_empty() {
             return checked.violations.clone();
         }
-        let permissions = permits::asked_for(plugin);
+        let permissions = approval::asked_for(plugin);
         let before = self.revision.plugins.get(name);
         let is_approved = self.lock.approves(name, files.digest());
         if let Err(mut findings) =
-            permits::check(plugin, before.map(|before| &**before), is_approved)
+            approval::check(plugin, before.map(|before| &**before), is_approved)
         {
             findings.extend(checked.violations.iter().cloned());
             return findings;
         }
         let mut state = self.state.clone();
-        state.put(name, place, approved(files, permissions));
+        state.put(name, place, ApprovedPackage::of(files, permissions));
         let kept = &state.plugins[name];
-        let plugin = match in_force(files.clone(), kept) {
-            Ok(plugin) => plugin,
-            Err(violations) => return violations,
-        };
+        let plugin = active_plugin(files.clone(), plugin.clone(), kept);
         let (revision, left_out) = revise::with(&self.revision, plugin);
         if is_present && !left_out.is_empty() {
             return left_out;

@@ -8,7 +8,7 @@ use crate::dispatch::ScriptTerms;
 
 /// A plugin whose tools can be called. It never changes: a change puts another one in its place.
 #[derive(Clone, Debug)]
-pub struct InForce {
+pub struct ActivePlugin {
     /// Its manifest and its tools.
     pub plugin: Plugin,
     /// Its files.
@@ -21,7 +21,7 @@ pub struct InForce {
     pub earlier: Vec<String>,
 }
 
-impl InForce {
+impl ActivePlugin {
     /// Returns its name.
     pub fn name(&self) -> &str {
         self.plugin.manifest.name.as_str()
