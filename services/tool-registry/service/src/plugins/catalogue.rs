@@ -25,6 +25,9 @@ use crate::{
     tools::{ActivePlugin, Revision, Tools},
 };
 
+/// The most plans that wait to be installed; the oldest make room.
+pub(super) const MAX_PLANS: usize = 64;
+
 /// The plugins of an installation. Clone, cheap.
 #[derive(Clone, Debug)]
 pub struct PluginCatalogue {
@@ -101,9 +104,12 @@ pub(super) struct NextState {
 /// The reason for which plugins were not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum PluginError {
-    /// There is no such plugin, or no such earlier package of it.
-    #[error("there is no such plugin or package")]
+    /// There is no such plugin.
+    #[error("there is no such plugin")]
     NotFound,
+    /// The plugin has no such earlier package.
+    #[error("the plugin has no such earlier package")]
+    NoEarlierPackage,
     /// The plan is unknown, expired, or would be another one by now.
     #[error("the plan is stale")]
     Stale,
@@ -266,18 +272,21 @@ impl PluginCatalogue {
         Ok(changing.version)
     }
 
-    /// Removes packages that neither a plugin nor a plan needs, and plans that are over.
+    /// Removes packages that neither a plugin nor a plan needs, and plans that are over or too many.
     pub(super) async fn remove_packages(&self, changing: &Changing) -> Result<(), StoreError> {
         let (store, now) = (&self.inner.store, self.inner.clock.now());
-        let mut planned = Vec::new();
+        let mut plans = Vec::new();
         for row in store.page(PLANS, "", usize::MAX, usize::MAX).await? {
             let plan: StoredPlan = read_document(&row.text)?;
-            match plan.expires > now.seconds_and_nanos().0 {
-                true => planned.push(plan.package_digest),
-                false => drop(store.delete(PLANS, &row.id, None, now).await?),
-            }
+            plans.push((plan.expires, row.id, plan.package_digest));
         }
-        let planned = planned.iter().map(String::as_str);
+        plans.sort_by(|a, b| b.cmp(a));
+        let is_open = |(expires, ..): &(i64, _, _)| *expires > now.seconds_and_nanos().0;
+        let open = plans.partition_point(is_open).min(MAX_PLANS);
+        for (_, id, _) in plans.drain(open..) {
+            store.delete(PLANS, &id, None, now).await?;
+        }
+        let planned = plans.iter().map(|(.., package_digest)| &**package_digest);
         let kept: Vec<&str> = changing.state.packages().chain(planned).collect();
         self.inner.packages.retain(&kept).await
     }

@@ -83,6 +83,7 @@ impl PluginCatalogue {
             let (store, now) = (&self.inner.store, self.inner.clock.now());
             let put = store.replace(PLANS, &planned.digest, &text, None, now);
             put.await?;
+            self.remove_packages(&changing).await?;
         }
         Ok(planned)
     }
@@ -149,7 +150,10 @@ impl PluginCatalogue {
         let ApprovedPackage {
             package_digest,
             permissions,
-        } = earlier.find(wanted).cloned().ok_or(PluginError::NotFound)?;
+        } = earlier
+            .find(wanted)
+            .cloned()
+            .ok_or(PluginError::NoEarlierPackage)?;
         let directory = kept.directory.clone();
         let files = self.stored(&package_digest).await?;
         let place = (name, &*directory);
@@ -287,7 +291,7 @@ impl PluginCatalogue {
     /// Returns the files of a stored package.
     async fn stored(&self, digest: &str) -> Result<PluginFiles, PluginError> {
         let archive = self.inner.packages.get(digest).await?;
-        let archive = archive.ok_or(PluginError::NotFound)?;
+        let archive = archive.ok_or(PluginError::NoEarlierPackage)?;
         let read = blocking(move || read_archive(&archive)).await?;
         read.map_err(PluginError::Invalid)
     }

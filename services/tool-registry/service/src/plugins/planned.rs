@@ -43,8 +43,10 @@ pub(crate) struct Planned {
 impl Planned {
     /// Makes the plan of a package that is no plugin.
     pub(super) fn refused(violations: Vec<Violation>) -> Self {
-        let lines = violations.iter();
-        let lines = lines.map(|found| format!("  {}: {}\n", found.pointer, found.message));
+        let lines = violations.iter().map(|found| match &*found.pointer {
+            "" => format!("  the package {}\n", found.message),
+            place => format!("  {place}: {}\n", found.message),
+        });
         Self {
             text: format!(
                 "The package cannot be installed.\n{}",

@@ -11,6 +11,9 @@ use tool_domain::{
 
 use crate::tools::{ActivePlugin, Revision};
 
+/// The most removed tools that are remembered.
+const MAX_REMOVED: usize = 4_096;
+
 /// Tools of a plugin that are left out, or that keep it from being installed, with all reasons.
 pub(super) type LeftOut = Vec<Violation>;
 
@@ -67,6 +70,9 @@ fn without_tools(revision: &Revision, name: &str) -> Revision {
         .filter(|tool| *tool.origin() == origin);
     next.removed
         .extend(mine.map(|tool| (tool.id().to_owned(), name.to_owned())));
+    while next.removed.len() > MAX_REMOVED {
+        next.removed.pop_first();
+    }
     let catalogue: Catalogue = revision.catalogue.without_origin(&origin);
     next.catalogue = Arc::new(catalogue);
     next

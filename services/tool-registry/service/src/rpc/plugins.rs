@@ -299,6 +299,14 @@ fn repeatable<'r>(
 fn status_of(error: PluginError, named: &str) -> Status {
     match error {
         PluginError::NotFound => refusal::no_plugin_named(named),
+        PluginError::NoEarlierPackage => {
+            let message = format!(
+                "the plugin `{named}` has no such earlier package; `tavern plugins show` lists those that it has"
+            );
+            Failure::new(Code::NotFound, ErrorReason::PluginNotFound, message)
+                .metadata("plugin", named)
+                .into_status()
+        }
         PluginError::Stale => {
             let message = "the plan is unknown, is older than 24 h, or would be another one by now; plan the \
                            package again";

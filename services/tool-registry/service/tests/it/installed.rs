@@ -177,7 +177,9 @@ async fn r106_an_update_replaces_the_package_and_a_rollback_brings_it_back() {
     fixture.crash_and_restart().await;
     assert_eq!(rolled(&fixture).await, 3);
     let unknown = service(&fixture).rollback_plugin(back("sha256:00")).await;
-    assert_eq!(unknown.unwrap_err().code(), Code::NotFound);
+    let unknown = unknown.unwrap_err();
+    assert_eq!(unknown.code(), Code::NotFound);
+    assert!(unknown.message().contains("earlier package"), "{unknown}");
 }
 
 #[tokio::test]
@@ -235,6 +237,35 @@ async fn r106_a_plan_that_would_be_another_one_by_now_is_stale() {
         );
     }
     assert_eq!(rolled(&fixture).await, 2);
+}
+
+#[tokio::test]
+async fn the_oldest_of_too_many_plans_make_room() {
+    let fixture = empty().await;
+    let mut digests = Vec::new();
+    for number in 0..=64 {
+        fixture.clock.advance(std::time::Duration::from_secs(1));
+        let planned = plan(&fixture, zip(dice(&number.to_string()))).await;
+        digests.push(planned.plan_digest);
+    }
+    let stale = install(&fixture, &digests[0]).await.unwrap_err();
+    assert_eq!(stale.code(), Code::FailedPrecondition);
+    install(&fixture, &digests[1]).await.unwrap();
+    assert_eq!(rolled(&fixture).await, 1);
+}
+
+#[tokio::test]
+async fn a_plan_is_stale_after_a_day() {
+    let fixture = empty().await;
+    let planned = plan(&fixture, zip(dice("1"))).await;
+    fixture
+        .clock
+        .advance(std::time::Duration::from_secs(24 * 60 * 60));
+    let stale = install(&fixture, &planned.plan_digest).await.unwrap_err();
+    assert_eq!(
+        grpc_kit::reason(&stale).unwrap().as_str_name(),
+        "ERROR_REASON_PLAN_STALE"
+    );
 }
 
 #[tokio::test]
