@@ -135,6 +135,11 @@ AUDITED ?= 10000
 AUDIT_KILLS ?= 20
 # How many operations a workspace sees, with kills between them.
 FILE_OPERATIONS ?= 1000
+# How often the registry is killed during each kind of change of a plugin, how often one is updated, and the calls a second
+# meanwhile.
+PLUGIN_KILLS ?= 20
+UPDATES ?= 200
+CALLS ?= 500
 # How often the build of the large package set is killed.
 BUILD_KILLS ?= 20
 # How many mutated keys, tokens of logins and issuers, and tickets prove no one.
@@ -164,6 +169,8 @@ bars: check-rust check-node check-chromium python $(CONSOLE)/node_modules/.packa
 	  $(CARGO) test --release --locked --package tool-registry --test it -- credentials::mutated issuers::hostile::mutated
 	@TAVERN_TEST_FILE_OPERATIONS=$(FILE_OPERATIONS) \
 	  $(CARGO) test --locked --package e2e --test it -- files::model::
+	@TAVERN_TEST_PLUGIN_KILLS=$(PLUGIN_KILLS) TAVERN_TEST_UPDATES=$(UPDATES) TAVERN_TEST_CALLS=$(CALLS) \
+	  $(CARGO) test --release --locked --package e2e --test it -- plugins::
 	@$(MAKE) --no-print-directory packages packages-data
 	@TAVERN_TEST_SET=data TAVERN_TEST_KILLS=$(BUILD_KILLS) \
 	  $(CARGO) test --locked --package e2e --test it -- packages::build::a_build_that_is_killed

@@ -5,6 +5,7 @@ use contracts::tavern::agent::v1::model_service_client::ModelServiceClient;
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
 use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
 use contracts::tavern::registry::v1::identity_service_client::IdentityServiceClient;
+use contracts::tavern::registry::v1::plugin_service_client::PluginServiceClient;
 use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::sandbox::v1::blob_service_client::BlobServiceClient;
@@ -33,6 +34,11 @@ impl Stack {
     /// Returns a client of tool-registry.
     pub fn registry(&self) -> ToolRegistryServiceClient<Outbound> {
         ToolRegistryServiceClient::new(self.transport(ServiceName::Registry).outermost())
+    }
+
+    /// Returns a client of plugins, at the gateway.
+    pub fn plugins(&self) -> PluginServiceClient<Outbound> {
+        PluginServiceClient::new(self.transport(ServiceName::Gateway).outermost())
     }
 
     /// Returns a client of calls, at the gateway.

@@ -112,6 +112,7 @@ impl InputFiles {
     async fn try_send(&self, stream: &mut UnixStream) -> io::Result<()> {
         let delivery = Delivery {
             files: self.files.iter().map(|(file, _)| file.clone()).collect(),
+            directories: self.script.directories().to_vec(),
             ..Delivery::default()
         };
         stream.write_all(&channel::frame(&delivery)?).await?;
@@ -150,6 +151,7 @@ impl InputFiles {
         let first = self
             .script
             .workspace
+            .as_ref()
             .map_or(usize::MAX, |workspace| workspace.first);
         let of_workspace = first..self.script.files.len();
         let others =

@@ -12,7 +12,7 @@ use crate::{
         collect::Collected,
         outcome::{Outcome, ScriptResult},
         profile::Profile,
-        script::{Network, Script},
+        script::{Network, PlacedWorkspace, Script},
         verdict::Stopped,
         workspace::WorkspaceChanges,
     },
@@ -131,9 +131,9 @@ async fn gather(
     seen: &Seen,
 ) -> Left {
     let wanted = script.collect.clone();
-    let caps = script.workspace.map(|workspace| workspace.caps);
+    let workspace = script.workspace.clone();
     let has_left = seen.started && seen.facts.stopped != Some(Stopped::Cancelled);
-    if !has_left || (wanted.is_none() && caps.is_none()) {
+    if !has_left || (wanted.is_none() && workspace.is_none()) {
         return Left::default();
     }
     if !seen.all_gone {
@@ -147,9 +147,13 @@ async fn gather(
     let blobs = tools.blobs.clone();
     let collecting = tokio::task::spawn_blocking(move || {
         let work = work.open()?;
-        let workspace = caps.map(|caps| {
+        let workspace = workspace.map(|workspace| {
             let mut files = SyncedFiles::placed(&delivery.placed());
-            let mut changes = files.take_changes(work.as_fd(), &caps, (&blobs, &caller));
+            let PlacedWorkspace {
+                caps, directories, ..
+            } = &workspace;
+            let mut changes =
+                files.take_changes((work.as_fd(), directories), caps, (&blobs, &caller));
             changes.leave_out(&delivery.of_no_workspace());
             changes
         });
@@ -253,6 +257,14 @@ impl Job {
         for (name, variable, _) in script.values() {
             let path = place.input.join(name).display().to_string();
             set_variable(&mut variables, variable, path);
+        }
+        for name in script.directories() {
+            let path = place.work.join(name).display().to_string();
+            set_variable(
+                &mut variables,
+                &format!("TAVERN_{}", name.to_uppercase()),
+                path,
+            );
         }
         for (name, value) in [
             ("TAVERN_EFFECT_ID", &script.effect_id),

@@ -178,17 +178,18 @@ impl SyncedFiles {
         }
     }
 
-    /// Finds the changes and stores the content of changed files. From now on the files are as they are reported. It
+    /// Finds the changes in directories of the working directory, or everywhere without one, and stores the content of
+    /// changed files. From now on the files are as they are reported. It
     /// blocks for [`LONGEST`] at most.
     pub fn take_changes(
         &mut self,
-        work: BorrowedFd<'_>,
+        (work, directories): (BorrowedFd<'_>, &[String]),
         caps: &WorkspaceCaps,
         (blobs, caller): (&BlobStore, &Caller),
     ) -> WorkspaceChanges {
         let deadline = Instant::now() + LONGEST;
         let mut changes = WorkspaceChanges::default();
-        let entries = Entries::below(work, deadline, &mut changes);
+        let entries = Entries::below(work, directories, deadline, &mut changes);
         if let Some(overflow) = overflow(&entries, caps) {
             changes.overflow = Some(overflow);
             return changes;

@@ -49,6 +49,9 @@ pub fn deliver(stream: &mut impl Read, areas: &Areas) -> Step<Option<(Delivery, 
         // A script that has put something else there keeps it.
         let _ = remove(areas.work.as_fd(), path);
     }
+    for path in &delivery.directories {
+        make_directory(areas.work.as_fd(), path)?;
+    }
     let mut refused = Vec::new();
     for (index, file) in (0..).zip(&delivery.files) {
         let area = match file.area {
@@ -83,20 +86,32 @@ fn open(directory: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
     rustix::fs::openat2(directory, name, flags, Mode::empty(), BENEATH)
 }
 
-fn place(area: BorrowedFd<'_>, file: &DeliveredFile, content: &mut impl Read) -> Step {
-    let at = |doing: &str| format!("{doing} `{}`", file.path.escape_default());
-    let refused = || Failure::new(Layer::Files, at("refusing the path"), 0);
-    let (parents, name) = parts(&file.path).ok_or_else(refused)?;
+fn make_directory(area: BorrowedFd<'_>, path: &str) -> Step {
+    let (mut names, last) = parts_of(path)?;
+    names.push(last);
+    enter(area, names, path).map(drop)
+}
+
+/// Opens the directory of a path, and makes those that are missing.
+fn enter(area: BorrowedFd<'_>, names: Vec<&str>, path: &str) -> Step<OwnedFd> {
+    let at = |doing: &str| format!("{doing} `{}`", path.escape_default());
     let mut directory =
         rustix::io::fcntl_dupfd_cloexec(area, 0).at(Layer::Files, at("preparing"))?;
-    for parent in parents {
-        match rustix::fs::mkdirat(&directory, parent, Mode::from_raw_mode(0o755)) {
+    for name in names {
+        match rustix::fs::mkdirat(&directory, name, Mode::from_raw_mode(0o755)) {
             Ok(()) | Err(rustix::io::Errno::EXIST) => {}
             Err(error) => return Err(error).at(Layer::Files, at("making the directory of")),
         }
-        let opened = open(&directory, parent);
+        let opened = open(&directory, name);
         directory = opened.at(Layer::Files, at("opening the directory of"))?;
     }
+    Ok(directory)
+}
+
+fn place(area: BorrowedFd<'_>, file: &DeliveredFile, content: &mut impl Read) -> Step {
+    let at = |doing: &str| format!("{doing} `{}`", file.path.escape_default());
+    let (parents, name) = parts_of(&file.path)?;
+    let directory = enter(area, parents, &file.path)?;
     // An existing file is replaced and never written through: it may be a link.
     match rustix::fs::unlinkat(&directory, name, AtFlags::empty()) {
         Ok(()) | Err(rustix::io::Errno::NOENT) => {}
@@ -121,6 +136,11 @@ fn place(area: BorrowedFd<'_>, file: &DeliveredFile, content: &mut impl Read) ->
         true => Ok(()),
         false => Err(io::ErrorKind::UnexpectedEof).at(Layer::Files, at("receiving")),
     }
+}
+
+fn parts_of(path: &str) -> Step<(Vec<&str>, &str)> {
+    let doing = || format!("refusing the path `{}`", path.escape_default());
+    parts(path).ok_or_else(|| Failure::new(Layer::Files, doing(), 0))
 }
 
 /// The directories and the name of a path; `None` if it could lead elsewhere.

@@ -144,6 +144,9 @@ pub struct Delivery {
     /// or of a directory, is passed over.
     #[serde(default)]
     pub removals: Vec<String>,
+    /// Directories in the working directory that are made if they are not there.
+    #[serde(default)]
+    pub directories: Vec<String>,
     /// Whether a file that cannot be placed is reported and left out.
     #[serde(default)]
     pub may_fail: bool,

@@ -8,12 +8,19 @@ use tool_domain::{
     definition::{self, Definition, Implementation},
     manifest::{self, Manifest},
     package::{Package, PackageFile},
+    permissions::PermissionKind,
 };
 
 use crate::{MANIFEST, PluginFiles};
 
 /// The end of the name of each definition of a tool.
 const TOOL: &str = ".tool.json";
+
+/// The directory below a script's working directory in which it finds the files of the conversation.
+pub const WORKSPACE_DIRECTORY: &str = "workspace";
+
+/// The directory in which it finds the files that the plugin keeps.
+pub const STORAGE_DIRECTORY: &str = "storage";
 
 /// A plugin whose manifest was read.
 #[derive(Clone, Debug)]
@@ -45,6 +52,9 @@ pub fn check(files: &PluginFiles) -> Checked {
         Ok(manifest) => (Some(manifest), Vec::new()),
         Err(violations) => (None, violations),
     };
+    if let Some(manifest) = &manifest {
+        violations.extend(reserved(manifest, files.package()));
+    }
     let found = tools_of(manifest.as_ref(), files.package());
     violations.extend(found.wrong);
     let paths = found.tools.iter();
@@ -57,6 +67,31 @@ pub fn check(files: &PluginFiles) -> Checked {
         digest: files.digest().to_owned(),
     });
     Checked { plugin, violations }
+}
+
+/// Returns the violations of files in directories that scripts find filled.
+fn reserved(manifest: &Manifest, package: &Package) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (kind, directory) in [
+        (PermissionKind::Workspace, WORKSPACE_DIRECTORY),
+        (PermissionKind::Storage, STORAGE_DIRECTORY),
+    ] {
+        let mut requests = manifest.permissions.iter();
+        if !requests.any(|request| request.permission.kind() == kind) {
+            continue;
+        }
+        let is_inside =
+            |path: &str| path == directory || path.starts_with(&format!("{directory}/"));
+        let paths = package.files().iter().map(|file| &file.path);
+        for path in paths.filter(|path| is_inside(path)) {
+            let message = format!(
+                "'{directory}' is the place of other files while a script runs, by the permission {}; move the file",
+                kind.prefix()
+            );
+            found.push(Violation::new(path.clone(), "path_reserved", message));
+        }
+    }
+    found
 }
 
 fn read_manifest(package: &Package) -> Result<Manifest, Vec<Violation>> {

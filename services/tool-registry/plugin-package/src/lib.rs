@@ -23,7 +23,7 @@ mod refusal;
 mod template;
 
 pub use archive::{MAX_PACKED_BYTES, read_archive, write_archive};
-pub use check::{Checked, Plugin, check};
+pub use check::{Checked, Plugin, STORAGE_DIRECTORY, WORKSPACE_DIRECTORY, check};
 pub use directory::{open_plugin, read_directory};
 pub use files::PluginFiles;
 pub use limits::{MAX_ASSET_BYTES, MAX_ASSETS, MAX_ENTRIES};

@@ -141,7 +141,7 @@ pub async fn build_with(
         (backends.clone(), sets),
     );
     let of_all = (tools.clone(), identities.tenants().clone());
-    let stores = (Arc::clone(&store), packages);
+    let stores = (Arc::clone(&store), packages, files.all().clone());
     let plugins = open_plugins(settings, of_all, stores, Arc::clone(&clock)).await?;
     tools.restore().await?;
     let catalogue = tools.catalogue(Tenant::DEFAULT).await?;
@@ -155,7 +155,7 @@ pub async fn build_with(
             Arc::clone(&clock),
         ),
         backends,
-        scripts: Scripts::new(sandbox),
+        scripts: Scripts::new(sandbox, files.clone()),
         runs: workflow_runs,
     };
     let ledger = Ledger::new(effects.clone(), Arc::clone(&clock), Arc::clone(&ids));
@@ -416,14 +416,15 @@ async fn open_log(data: &DataDir, name: &str) -> Result<RunLogs, Error> {
 async fn open_plugins(
     settings: &RegistrySettings,
     of_all: (Tools, Tenants),
-    stores: (Arc<dyn DocumentStore>, Arc<SqliteDatabase>),
+    stores: (Arc<dyn DocumentStore>, Arc<SqliteDatabase>, Workspaces),
     clock: Arc<dyn Clock>,
 ) -> Result<PluginCatalogue, Error> {
     let places = PluginSettings {
         directory: settings.plugins_dir.clone(),
         without_plugins: settings.without_plugins,
     };
-    let plugins = PluginCatalogue::open(places, of_all, (stores.0, stores.1), clock).await;
+    let plugins =
+        PluginCatalogue::open(places, of_all, (stores.0, stores.1, stores.2), clock).await;
     plugins.map_err(|source| Error::Plugins {
         path: settings.plugins_dir.display().to_string(),
         source,

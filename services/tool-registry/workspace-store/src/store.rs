@@ -40,6 +40,8 @@ pub(crate) struct SharedWorkspaces {
 /// A workspace in use.
 #[derive(Debug, Default)]
 struct InUse {
+    /// Held by the call whose turn it is, where calls have a workspace one at a time.
+    turn: Arc<tokio::sync::Mutex<()>>,
     /// Locked for one operation, and never across an await: one writer at a time, so that two appends do not lose one.
     digests: Mutex<Digests>,
     /// The number of changes.
@@ -61,6 +63,10 @@ pub(crate) const STAGING: &str = ".staging";
 pub(crate) const TENANTS: &str = ".tenants";
 /// The prefix of the directories of single calls.
 const SINGLE_CALL: &str = ".call-";
+/// The prefix of the directories that plugins keep.
+const PLUGIN: &str = ".plugin-";
+/// The most entries of the directory of a plugin.
+const PLUGIN_ENTRIES: usize = 1_000;
 /// The most workspaces whose digests are kept while nothing uses them.
 const REMEMBERED: usize = 256;
 
@@ -180,6 +186,37 @@ impl Workspaces {
         self.workspace(name, true)
     }
 
+    /// Opens the files that a plugin keeps for a tenant, of at most so many bytes, and makes their directory if there is
+    /// none.
+    ///
+    /// # Errors
+    /// As [`Workspaces::of_conversation`].
+    pub fn of_plugin(
+        &self,
+        tenant: Tenant,
+        plugin: &str,
+        bytes: u64,
+    ) -> Result<Workspace, Failure> {
+        let mut workspace = self.workspace(place_of_plugin(tenant, plugin), false)?;
+        let limits = &mut workspace.limits;
+        limits.total_bytes = usize::try_from(bytes)
+            .map_or(limits.total_bytes, |bytes| bytes.min(limits.total_bytes));
+        limits.entries = PLUGIN_ENTRIES;
+        Ok(workspace)
+    }
+
+    /// Removes the files that a plugin keeps for a tenant.
+    ///
+    /// # Errors
+    /// The system's error when they cannot be removed.
+    pub fn remove_of_plugin(&self, tenant: Tenant, plugin: &str) -> io::Result<()> {
+        let place = place_of_plugin(tenant, plugin);
+        match self.shared.root.remove_dir_all(place) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     fn workspace(&self, place: String, temporary: bool) -> Result<Workspace, Failure> {
         let dir = self
             .shared
@@ -187,6 +224,7 @@ impl Workspaces {
             .map_err(|error| failure::of_io(WORKSPACE, &error))?;
         Ok(Workspace {
             in_use: self.shared.in_use(&place, temporary),
+            limits: self.shared.limits,
             shared: Arc::clone(&self.shared),
             place,
             dir,
@@ -197,7 +235,15 @@ impl Workspaces {
 
 /// The path of the workspace of a conversation beneath the root.
 fn place(context: &CallContext, conversation: &ConversationId) -> String {
-    let (tenant, name) = (context.tenant(), conversation.directory_name());
+    place_in(context.tenant(), conversation.directory_name())
+}
+
+/// The path of the files of a plugin. The name of a plugin is the name of a directory too.
+fn place_of_plugin(tenant: Tenant, plugin: &str) -> String {
+    place_in(tenant, format!("{PLUGIN}{plugin}"))
+}
+
+fn place_in(tenant: Tenant, name: String) -> String {
     match tenant.is_default() {
         true => name,
         false => format!("{TENANTS}/{tenant}/{name}"),
@@ -238,6 +284,7 @@ impl SharedWorkspaces {
 pub struct Workspace {
     pub(crate) shared: Arc<SharedWorkspaces>,
     in_use: Arc<InUse>,
+    limits: WorkspaceLimits,
     /// The path of its directory beneath the root.
     pub(crate) place: String,
     pub(crate) dir: Dir,
@@ -253,7 +300,12 @@ impl std::fmt::Debug for Workspace {
 impl Workspace {
     /// The limits.
     pub fn limits(&self) -> &WorkspaceLimits {
-        &self.shared.limits
+        &self.limits
+    }
+
+    /// Waits for the turn of a call to have the workspace alone.
+    pub async fn turn(&self) -> tokio::sync::OwnedMutexGuard<()> {
+        Arc::clone(&self.in_use.turn).lock_owned().await
     }
 
     /// The number of its changes, to be waited for. It stays the same where nothing has changed.

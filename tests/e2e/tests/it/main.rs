@@ -44,6 +44,7 @@ mod output_text;
 mod packages;
 mod peers;
 mod played_models;
+mod plugins;
 mod progress;
 mod proxy;
 mod questions;

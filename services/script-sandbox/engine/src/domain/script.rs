@@ -64,12 +64,14 @@ impl Content {
 }
 
 /// The workspace of a script.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacedWorkspace {
     /// The position of its first file among the files of the script.
     pub first: usize,
     /// The limits of its changes.
     pub caps: WorkspaceCaps,
+    /// The directories that hold all of its files; none: the working directory holds them.
+    pub directories: Vec<String>,
 }
 
 /// The reaction to a script's attempt to use a network.
@@ -134,6 +136,12 @@ impl ScriptSpec {
             ("options.json", "TAVERN_OPTIONS", &*self.options_json),
         ];
         all.into_iter().filter(|(.., value)| !value.is_empty())
+    }
+
+    /// The directories that are there when it starts.
+    pub fn directories(&self) -> &[String] {
+        let workspace = self.workspace.as_ref();
+        workspace.map_or(&[], |workspace| &workspace.directories)
     }
 
     /// A script with a program and nothing else.

@@ -20,6 +20,8 @@ pub struct WorkspaceSpec {
     pub files: Vec<WorkspaceFile>,
     /// The limits.
     pub caps: WorkspaceCaps,
+    /// The directories that hold all files; none: the working directory holds them.
+    pub directories: Vec<String>,
 }
 
 /// A file of a workspace.
@@ -60,10 +62,18 @@ impl WorkspaceSpec {
     /// Everything that is wrong.
     pub fn new(
         files: Vec<WorkspaceFile>,
+        directories: Vec<String>,
         caps: WorkspaceCaps,
         blobs: &BlobSettings,
     ) -> Result<Self, Vec<Violation>> {
         let mut problems = Vec::new();
+        for (index, name) in directories.iter().enumerate() {
+            if !name.bytes().all(|byte| byte.is_ascii_lowercase()) {
+                let field = format!("workspace.directories[{index}]");
+                let problem = "must have lower-case letters only".to_owned();
+                problems.push(Violation { field, problem });
+            }
+        }
         let mut met = BTreeSet::new();
         for (index, file) in files.iter().enumerate() {
             let mut refuse = |problem: String| {
@@ -76,6 +86,8 @@ impl WorkspaceSpec {
                 refuse("must not have control characters".to_owned());
             } else if !met.insert(file.path.as_str()) {
                 refuse("must not be that of another file".to_owned());
+            } else if !is_in(&file.path, &directories) {
+                refuse("must be in one of the directories".to_owned());
             }
         }
         for (field, value, most) in [
@@ -89,10 +101,19 @@ impl WorkspaceSpec {
             }
         }
         match problems.is_empty() {
-            true => Ok(Self { files, caps }),
+            true => Ok(Self {
+                files,
+                caps,
+                directories,
+            }),
             false => Err(problems),
         }
     }
+}
+
+fn is_in(path: &str, directories: &[String]) -> bool {
+    let first = path.split_once('/').map(|(first, _)| first);
+    directories.is_empty() || directories.iter().any(|name| first == Some(name))
 }
 
 /// The changes since the files were last the same as those of the workspace.

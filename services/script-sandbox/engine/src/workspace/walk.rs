@@ -33,9 +33,11 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    /// Looks through everything below a directory. Refused entries are changes that cannot be taken.
+    /// Looks through everything in directories below another one, or through all of it if none is named. Refused entries
+    /// are changes that cannot be taken.
     pub(super) fn below(
         work: BorrowedFd<'_>,
+        directories: &[String],
         deadline: Instant,
         changes: &mut WorkspaceChanges,
     ) -> Self {
@@ -45,9 +47,18 @@ impl Entries {
             looked_at: 0,
             changes,
         };
-        match work.try_clone_to_owned() {
-            Ok(work) => walk.directory(&work, "", 0),
-            Err(_) => walk.unseen("", RefusedReason::Unreadable),
+        for name in directories {
+            match open(work, name) {
+                Ok(directory) => walk.directory(&directory, name, 1),
+                Err(Errno::NOENT) => {}
+                Err(_) => walk.unseen(name, RefusedReason::Unreadable),
+            }
+        }
+        if directories.is_empty() {
+            match work.try_clone_to_owned() {
+                Ok(work) => walk.directory(&work, "", 0),
+                Err(_) => walk.unseen("", RefusedReason::Unreadable),
+            }
         }
         walk.entries
     }

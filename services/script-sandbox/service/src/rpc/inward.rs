@@ -31,13 +31,17 @@ pub(super) fn script(
     let mut files = files(std::mem::take(&mut request.files), &mut problems);
     let workspace = request.workspace.take().and_then(|workspace| {
         let spec = workspace_spec(workspace, &sandbox.settings().blobs, &mut problems)?;
-        let (first, caps) = (files.len(), spec.caps);
+        let first = files.len();
         files.extend(spec.files.into_iter().map(|file| InputFile {
             path: file.path,
             content: Content::Blob(file.digest),
             executable: false,
         }));
-        Some(PlacedWorkspace { first, caps })
+        Some(PlacedWorkspace {
+            first,
+            caps: spec.caps,
+            directories: spec.directories,
+        })
     });
     let spec = ScriptSpec {
         files,
@@ -159,7 +163,7 @@ pub(super) fn workspace_spec(
             size: file.size_bytes,
         }));
     }
-    let spec = WorkspaceSpec::new(files, caps, blobs);
+    let spec = WorkspaceSpec::new(files, workspace.directories, caps, blobs);
     let spec = spec.map_err(|more| problems.extend(more)).ok();
     spec.filter(|_| problems.len() == before)
 }

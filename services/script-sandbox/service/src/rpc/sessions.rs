@@ -101,6 +101,10 @@ impl SessionService for Rpc {
                 cell: workspace.taken_cell,
                 paths_not_taken: mem::take(&mut workspace.not_taken),
             };
+            if !workspace.directories.is_empty() {
+                let problem = "must be empty for a cell";
+                problems.push(Violation::new("workspace.directories", problem));
+            }
             let spec = inward::workspace_spec(workspace, blobs.settings(), &mut problems)?;
             Some((spec, taken))
         });

@@ -162,9 +162,7 @@ fn only_what_works_or_is_listed_can_be_installed() {
         "/permissions/hooks/1",
         "/permissions/services/override/0",
         "/permissions/tools/call/0",
-        "/permissions/storage",
         "/permissions/services/read/0",
-        "/permissions/files/workspace",
     ];
     assert_eq!(refused, expected);
 }

@@ -236,7 +236,7 @@ fn the_plan_of_the_example_has_the_json_of_the_design() {
         .iter()
         .map(|each| each.code.as_str())
         .collect();
-    assert_eq!(codes, ["permission_not_yet"; 10]);
+    assert_eq!(codes, ["permission_not_yet"; 8]);
     assert!(!plan.is_installable());
     let read: Plan = serde_json::from_value(found).unwrap();
     assert_eq!(read, plan);

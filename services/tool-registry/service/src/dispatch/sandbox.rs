@@ -2,6 +2,7 @@
 
 mod code_files;
 mod packages;
+mod program_files;
 mod results;
 mod sessions;
 mod verdict;
@@ -24,6 +25,7 @@ use super::ResolvedCall;
 pub(super) use code_files::{CodeFiles, LeftFiles, reason_of};
 pub use packages::PackageSets;
 pub(super) use packages::Ran;
+pub(super) use program_files::ProgramFiles;
 pub use sessions::Sessions;
 
 pub(super) use call_outcome::tail;
@@ -59,8 +61,8 @@ impl Sandbox {
         }
     }
 
-    /// Runs one program. Its output is shown as output of the call while it runs, except the stream
-    /// `answer`, which carries its answer.
+    /// Runs one program on files. Its output is shown as output of the call while it runs, except the stream `answer`,
+    /// which carries its answer.
     ///
     /// # Errors
     /// The outcome of the call when the program was not run to its end. A sandbox that went down
@@ -70,9 +72,10 @@ impl Sandbox {
         request: ExecuteRequest,
         resolved: &ResolvedCall,
         answer: Option<OutputStream>,
+        files: &ProgramFiles,
     ) -> Result<ExecuteResponse, CallOutcome> {
         let may_repeat = resolved.tool.may_repeat();
-        self.run_to_end(request, resolved, (answer, may_repeat), None)
+        self.run_to_end(request, resolved, (answer, may_repeat), files)
             .await
     }
 
@@ -85,7 +88,7 @@ impl Sandbox {
         &self,
         request: ExecuteRequest,
         resolved: &ResolvedCall,
-        files: Option<&CodeFiles>,
+        files: &ProgramFiles,
     ) -> Result<ExecuteResponse, CallOutcome> {
         self.run_to_end(request, resolved, (None, true), files)
             .await
@@ -96,8 +99,9 @@ impl Sandbox {
         mut request: ExecuteRequest,
         resolved: &ResolvedCall,
         (answer, may_repeat): (Option<OutputStream>, bool),
-        files: Option<&CodeFiles>,
+        files: &ProgramFiles,
     ) -> Result<ExecuteResponse, CallOutcome> {
+        files.caller().clone_into(&mut request.caller_id);
         request.effect_id = resolved
             .effect_id
             .as_ref()
@@ -113,10 +117,9 @@ impl Sandbox {
         let mut patience = Patience::new(PATIENCE, resolved.deadline);
         let mut sendings = 0;
         loop {
-            if let Some(files) = files {
-                let wanted = files.wanted().await.map_err(CallOutcome::Failed)?;
-                code_files::add_room(request.limits.get_or_insert_default(), &wanted);
-                request.workspace = Some(wanted);
+            request.workspace = files.wanted().await.map_err(CallOutcome::Failed)?;
+            if let Some(wanted) = &request.workspace {
+                code_files::add_room(request.limits.get_or_insert_default(), wanted);
             }
             let broken = match self.run(&request, resolved, answer).await {
                 Ok(response) => return Ok(response),
@@ -125,7 +128,7 @@ impl Sandbox {
             if broken.may_have_run && !may_repeat {
                 return Err(CallOutcome::InDoubt(lost(resolved)));
             }
-            if let (Some(files), Some(wanted)) = (files, &request.workspace)
+            if let Some(wanted) = &request.workspace
                 && is_lacking_files(&broken.status, &mut sendings)
             {
                 let sent = files.send_missing(wanted).await;

@@ -4,32 +4,44 @@ use call_outcome::{CallOutcome, Category, Failure};
 
 use contracts::tavern::{
     common::v1::OutputStream,
-    sandbox::v1::{ExecuteRequest, ExecuteResponse, InputFile, execute_request},
+    sandbox::v1::{ExecuteRequest, ExecuteResponse, InputFile, WorkspaceChanges, execute_request},
 };
 use json_schema::JsonLimits;
 use serde_json::Value;
 
 use super::{
     ResolvedCall,
-    sandbox::{Ran, Sandbox, failed_verdict, has_exited, tail},
+    sandbox::{CodeFiles, ProgramFiles, Ran, Sandbox, failed_verdict, has_exited, portable, tail},
 };
-use tool_domain::{package::PackageFile, program::Program, script_output};
+use crate::conversation_files::{ConversationFiles, blocking};
+use tool_domain::{
+    package::PackageFile, permissions::WorkspaceAccess, program::Program, script_output,
+    tool::Origin,
+};
 
 const MAX_LOG_CHARS: usize = 64 << 10;
 /// The longest answer that is read, in bytes. The sandbox bounds the output of a program, by
 /// default to less.
 const MAX_ANSWER_BYTES: usize = 4 << 20;
 
+/// The directory with the files of the conversation, and that of the files that the plugin keeps.
+const WORKSPACE: &str = plugin_package::WORKSPACE_DIRECTORY;
+const STORAGE: &str = plugin_package::STORAGE_DIRECTORY;
+
+/// The most entries that no workspace can hold of which a script's output has a line.
+const MAX_NAMED: usize = 16;
+
 /// Runs the programs of plugins.
 #[derive(Clone, Debug)]
 pub struct Scripts {
     sandbox: Sandbox,
+    files: ConversationFiles,
 }
 
 impl Scripts {
-    /// Takes the sandbox that runs them.
-    pub fn new(sandbox: Sandbox) -> Self {
-        Self { sandbox }
+    /// Takes the sandbox that runs them, and the files that they may work on.
+    pub fn new(sandbox: Sandbox, files: ConversationFiles) -> Self {
+        Self { sandbox, files }
     }
 
     /// Runs one program with the call's arguments.
@@ -48,9 +60,23 @@ impl Scripts {
             stdin: resolved.arguments.text().as_bytes().to_vec(),
             ..ExecuteRequest::default()
         };
+        let storage = match self.storage(resolved).await {
+            Ok(storage) => storage,
+            Err(failure) => return CallOutcome::Failed(failure),
+        };
+        // Calls of a plugin that keeps files run one at a time.
+        let _turn = match &storage {
+            Some(storage) => Some(storage.workspace().turn().await),
+            None => None,
+        };
+        let files = match self.program_files(storage, resolved).await {
+            Ok(files) => files,
+            Err(failure) => return CallOutcome::Failed(failure),
+        };
         let answer = Some(OutputStream::Out);
-        match self.sandbox.execute(request, resolved, answer).await {
-            Ok(response) => match ending_of(&response, &program.runtime, resolved) {
+        let ran = self.sandbox.execute(request, resolved, answer, &files);
+        match ran.await {
+            Ok(mut response) => match ending_of(&response, &program.runtime, resolved) {
                 CallOutcome::Failed(failure) if has_exited(&response) => {
                     let stderr = String::from_utf8_lossy(&response.stderr);
                     let ran = Ran {
@@ -60,11 +86,74 @@ impl Scripts {
                     };
                     CallOutcome::Failed(self.sandbox.explained(failure, ran, &stderr).await)
                 }
+                CallOutcome::Succeeded(output) => {
+                    let changes = response.workspace.take().unwrap_or_default();
+                    match take(&files, changes, resolved).await {
+                        Ok(()) => CallOutcome::Succeeded(output),
+                        Err(failure) => CallOutcome::Failed(failure),
+                    }
+                }
                 outcome => outcome,
             },
             Err(outcome) => outcome,
         }
     }
+
+    /// Opens the files that the plugin keeps, if it may keep any.
+    async fn storage(&self, resolved: &ResolvedCall) -> Result<Option<CodeFiles>, Failure> {
+        let (Some(bytes), Origin::Plugin(plugin)) =
+            (resolved.terms.storage, resolved.tool.origin().clone())
+        else {
+            return Ok(None);
+        };
+        let (workspaces, tenant) = (self.files.all().clone(), resolved.context.tenant());
+        let caller = format!("plugin:{plugin}");
+        let opened = blocking(move || workspaces.of_plugin(tenant, &plugin, bytes)).await?;
+        let place = (self.files.all(), opened);
+        let files = CodeFiles::of(place, &self.sandbox, &resolved.context, caller);
+        Ok(Some(files))
+    }
+
+    /// Returns the files that a program may read, and of which it may change some.
+    async fn program_files(
+        &self,
+        storage: Option<CodeFiles>,
+        resolved: &ResolvedCall,
+    ) -> Result<ProgramFiles, Failure> {
+        let mut all = ProgramFiles::default();
+        let caller = storage.as_ref().map(|storage| storage.caller().to_owned());
+        if let Some(storage) = storage {
+            all.add(STORAGE, Some(storage), true);
+        }
+        if let Some(access) = resolved.terms.workspace {
+            let context = &resolved.context;
+            let files = match &resolved.conversation {
+                None => None,
+                Some(conversation) => {
+                    let workspace = self.files.open(context, conversation).await?;
+                    let caller = caller.unwrap_or_else(|| portable(conversation.as_str()));
+                    let place = (self.files.all(), workspace);
+                    Some(CodeFiles::of(place, &self.sandbox, context, caller))
+                }
+            };
+            all.add(WORKSPACE, files, access == WorkspaceAccess::Write);
+        }
+        Ok(all)
+    }
+}
+
+/// Takes the changes of a script that succeeded; one that fails changes nothing.
+async fn take(
+    files: &ProgramFiles,
+    changes: WorkspaceChanges,
+    resolved: &ResolvedCall,
+) -> Result<(), Failure> {
+    let left = files.take(changes, resolved.tool.id()).await?;
+    for (path, reason) in left.refused.iter().take(MAX_NAMED) {
+        let line = format!("'{path}' is not kept: {reason}\n");
+        resolved.in_flight.output(OutputStream::Err, line);
+    }
+    Ok(())
 }
 
 fn input_file(file: &PackageFile) -> InputFile {

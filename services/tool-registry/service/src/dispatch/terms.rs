@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use contracts::tavern::sandbox::v1::Limits;
-use tool_domain::permissions::ResourceRequest;
+use tool_domain::permissions::{ResourceRequest, WorkspaceAccess};
 
 /// The terms of a plugin as they were when its tool was looked up for a call: those of one revision, and of the choices
 /// of the tenant.
@@ -13,6 +13,10 @@ pub struct ScriptTerms {
     pub options: Option<Arc<str>>,
     /// The approved limits, which take the place of the defaults.
     pub resources: Option<ResourceRequest>,
+    /// The access to the files of the conversation.
+    pub workspace: Option<WorkspaceAccess>,
+    /// The most bytes that the plugin keeps.
+    pub storage: Option<u64>,
 }
 
 impl ScriptTerms {

@@ -11,6 +11,7 @@ use core_types::Clock;
 use documents::{DocumentStore, Request, store::NewDocument};
 use plugin_package::{Plugin, PluginFiles, check, read_archive, write_archive};
 use tokio::sync::{Mutex, watch};
+use workspace_store::Workspaces;
 
 use super::{
     Skipped,
@@ -42,6 +43,7 @@ pub(super) struct Inner {
     pub(super) store: Arc<dyn DocumentStore>,
     pub(super) packages: Arc<dyn PackageStore>,
     pub(super) tenants: Tenants,
+    pub(super) workspaces: Workspaces,
     pub(super) clock: Arc<dyn Clock>,
     /// Held by one change at a time, over its writes to the store.
     pub(super) changing: Mutex<Changing>,
@@ -150,7 +152,7 @@ impl PluginCatalogue {
     pub(crate) async fn open(
         settings: PluginSettings,
         (tools, tenants): (Tools, Tenants),
-        (store, packages): (Arc<dyn DocumentStore>, Arc<dyn PackageStore>),
+        (store, packages, workspaces): (Arc<dyn DocumentStore>, Arc<dyn PackageStore>, Workspaces),
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ScanError> {
         let row = store
@@ -169,6 +171,7 @@ impl PluginCatalogue {
                 store,
                 packages,
                 tenants,
+                workspaces,
                 clock,
                 changing: Mutex::default(),
                 findings: RwLock::default(),

@@ -222,7 +222,7 @@ impl PluginCatalogue {
         Ok(())
     }
 
-    /// Removes the values of the options of a plugin, of all tenants.
+    /// Removes the values of the options of a plugin and the files that it keeps, of all tenants.
     ///
     /// # Errors
     /// The store's failure.
@@ -230,6 +230,16 @@ impl PluginCatalogue {
         let tenants = self.inner.tenants.records();
         for tenant in tenants.all() {
             self.inner.tools.remove_options(tenant.name, name).await?;
+            let (workspaces, tenant) = (self.inner.workspaces.clone(), tenant.name);
+            let plugin = name.to_owned();
+            let removed = blocking(move || workspaces.remove_of_plugin(tenant, &plugin)).await;
+            if !matches!(removed, Ok(Ok(()))) {
+                tracing::warn!(
+                    plugin = name,
+                    ?removed,
+                    "the files of a removed plugin stay"
+                );
+            }
         }
         Ok(())
     }

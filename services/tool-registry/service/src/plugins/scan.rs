@@ -21,7 +21,7 @@ use super::{
     directory::{Content, Directory},
     lock::{LOCK_FILE, Lock},
     revise,
-    state::{ApprovedPackage, PluginState},
+    state::{ApprovedPackage, PluginState, RemovedPlugin},
 };
 use crate::tools::Revision;
 
@@ -38,6 +38,8 @@ struct Scan<'a> {
     packages: Vec<PluginFiles>,
     findings: Findings,
     lock: &'a Lock,
+    /// The time of the scan, in seconds since the epoch.
+    time: i64,
     has_changed: bool,
 }
 
@@ -90,6 +92,7 @@ impl PluginCatalogue {
             packages: Vec::new(),
             findings: Findings::default(),
             lock: seen.lock.as_ref().unwrap_or(&nothing),
+            time: self.inner.clock.now().seconds_and_nanos().0,
             has_changed: false,
         };
         scan.take_over(&changing.directory);
@@ -187,6 +190,11 @@ impl Scan<'_> {
         let gone: Vec<String> = gone.map(|(name, _)| name.clone()).collect();
         for name in gone {
             self.state.plugins.remove(&name);
+            let removed = RemovedPlugin {
+                time: self.time,
+                ..RemovedPlugin::default()
+            };
+            self.state.removed.insert(name.clone(), removed);
             self.revision = revise::without(&self.revision, &name);
             self.has_changed = true;
             tracing::info!(plugin = name, "a plugin is gone from the plugin directory");

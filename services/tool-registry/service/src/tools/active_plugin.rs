@@ -58,13 +58,18 @@ impl ActivePlugin {
         let manifest = &self.plugin.manifest;
         let declared = &manifest.options;
         let document = || self.values(stored).document(declared).to_string();
-        let mut permissions = manifest.permissions.iter();
-        ScriptTerms {
+        let mut terms = ScriptTerms {
             options: (!declared.is_empty()).then(|| document().into()),
-            resources: permissions.find_map(|request| match &request.permission {
-                Permission::Resources(resources) => Some(*resources),
-                _ => None,
-            }),
+            ..ScriptTerms::default()
+        };
+        for request in &manifest.permissions {
+            match &request.permission {
+                Permission::Resources(resources) => terms.resources = Some(*resources),
+                Permission::Workspace { access } => terms.workspace = Some(*access),
+                Permission::Storage { bytes } => terms.storage = Some(*bytes),
+                _ => {}
+            }
         }
+        terms
     }
 }

@@ -154,7 +154,7 @@ impl CellFiles {
         let taken = blocking(move || {
             let work = work.open().map_err(|error| error.to_string())?;
             let mut files = files.lock().unwrap_or_else(PoisonError::into_inner);
-            Ok(files.take_changes(work.as_fd(), &caps, (&blobs, &caller)))
+            Ok(files.take_changes((work.as_fd(), &[]), &caps, (&blobs, &caller)))
         });
         match taken.await {
             Ok(mut changes) => {

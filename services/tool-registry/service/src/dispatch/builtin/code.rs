@@ -13,7 +13,7 @@ use crate::conversation_files::ConversationFiles;
 use crate::dispatch::{
     ResolvedCall,
     sandbox::{
-        CodeFiles, LeftFiles, Ran, Sandbox, failed_verdict, has_exited, portable, reason_of,
+        CodeFiles, LeftFiles, ProgramFiles, Ran, Sandbox, failed_verdict, has_exited, reason_of,
     },
 };
 use crate::in_flight::STDOUT;
@@ -41,24 +41,24 @@ pub(super) async fn execute(
     let packages = sandbox.packages().choose(named, &language).await;
     request.packages.clone_from(&packages);
     let files = match &resolved.conversation {
-        None => None,
+        None => ProgramFiles::default(),
         Some(conversation) => {
             request.collect = None;
             let opened = CodeFiles::open(files, sandbox, &resolved.context, conversation);
             match opened.await {
-                Ok(files) => Some(files),
+                Ok(files) => files.into(),
                 Err(failure) => return CallOutcome::Failed(failure),
             }
         }
     };
-    let ran = sandbox.execute_on(request, resolved, files.as_ref());
+    let ran = sandbox.execute_on(request, resolved, &files);
     let mut response = match ran.await {
         Ok(response) => response,
         Err(outcome) => return outcome,
     };
-    let left = match (files, response.workspace.take()) {
-        (Some(files), Some(changes)) => files.take(changes, "code").await,
-        _ => Ok(LeftFiles::default()),
+    let left = match response.workspace.take() {
+        Some(changes) => files.take(changes, "code").await,
+        None => Ok(LeftFiles::default()),
     };
     let Some(failure) = failed_verdict(&response, &language) else {
         if let Err(failure) = left {
@@ -91,7 +91,6 @@ fn request_of(resolved: &ResolvedCall) -> Result<(String, ExecuteRequest), Failu
     let code = text(&resolved.arguments, "code")?;
     without_nul(code)?;
     let language = text(&resolved.arguments, "language")?.to_owned();
-    let conversation = resolved.conversation.as_ref();
     let request = ExecuteRequest {
         runtime: language.clone(),
         program: Some(execute_request::Program::SourceText(code.to_owned())),
@@ -100,8 +99,6 @@ fn request_of(resolved: &ResolvedCall) -> Result<(String, ExecuteRequest), Failu
             as_blobs: true,
             ..Collect::default()
         }),
-        // The files that a conversation leaves belong to that conversation alone.
-        caller_id: conversation.map_or_else(String::new, |id| portable(id.as_str())),
         ..ExecuteRequest::default()
     };
     Ok((language, request))

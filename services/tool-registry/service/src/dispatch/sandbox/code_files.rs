@@ -63,13 +63,34 @@ impl CodeFiles {
         conversation: &ConversationId,
     ) -> Result<Self, Failure> {
         let workspace = files.open(context, conversation).await?;
-        Ok(Self {
+        let caller = portable(conversation.as_str());
+        Ok(Self::of((files.all(), workspace), sandbox, context, caller))
+    }
+
+    /// Takes a workspace. The sandbox keeps its blobs under the name `caller`.
+    pub(in crate::dispatch) fn of(
+        (workspaces, workspace): (&Workspaces, Workspace),
+        sandbox: &Sandbox,
+        context: &CallContext,
+        caller: String,
+    ) -> Self {
+        Self {
             sandbox: sandbox.sandbox.clone(),
             context: context.clone(),
-            caller: portable(conversation.as_str()),
-            workspaces: files.all().clone(),
+            caller,
+            workspaces: workspaces.clone(),
             workspace: Arc::new(workspace),
-        })
+        }
+    }
+
+    /// The workspace.
+    pub(in crate::dispatch) fn workspace(&self) -> &Workspace {
+        &self.workspace
+    }
+
+    /// The name under which the sandbox keeps blobs.
+    pub(in crate::dispatch) fn caller(&self) -> &str {
+        &self.caller
     }
 
     /// Returns the files, as the sandbox is to have them.
