@@ -80,7 +80,7 @@ Check the plugin; every problem is named with its file:
 
     tavern plugins check .
 
-Call the tool: put this directory into `plugins` of the deploy directory, start Tavern anew, and
+Call the tool: put this directory into `plugins` of the deploy directory, where it is in force within 3 s, and
 
     tavern tools call {name}:greet '{"person": "Ada"}'
 "#,
