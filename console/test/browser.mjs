@@ -122,7 +122,7 @@ async function play({ page, complaints, address, pictures }) {
   await run.getByRole("button", { name: "Run" }).click();
   await status().getByText("succeeded").waitFor();
   await page.locator(".graph .box.around.succeeded").first().waitFor();
-  const offer = page.getByRole("form", { name: "Offer nested_loops to an agent" });
+  const offer = page.getByRole("form", { name: "Offer workflow:nested_loops to an agent" });
   await offer.getByRole("combobox").selectOption({ label: "Weather Guide" });
   await offer.getByRole("button").click();
   await offer.getByText("Weather Guide may use workflow:nested_loops.").waitFor();

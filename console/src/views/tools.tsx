@@ -2,13 +2,13 @@ import { useState } from "preact/hooks";
 
 import { call, list } from "../api/connect.ts";
 import type { Tool } from "../api/types.ts";
-import { may } from "../model/caller.ts";
 import { collect, fields } from "../model/form.ts";
 import { address, go } from "../model/route.ts";
 import { start } from "../model/run.ts";
 import { Allowed } from "./caller.tsx";
 import { Fields } from "./fields.tsx";
 import { useLoaded } from "./load.ts";
+import { Offer } from "./offer.tsx";
 import { pretty } from "./text.ts";
 
 export function ToolsView({ id }: { id: string }) {
@@ -62,24 +62,26 @@ function Try({ tool }: { tool: Tool }) {
     }
   };
   return (
-    <form
-      class="column try"
-      aria-label={`Try ${tool.toolId}`}
-      onSubmit={(event) => {
-        event.preventDefault();
-        void send();
-      }}
-    >
+    <section class="column try" aria-label={tool.toolId}>
       <h2>{tool.displayName || tool.toolId}</h2>
       <p class="quiet">{tool.description}</p>
       <Allowed permission="invoke" instead={<pre class="input" aria-label="Parameters">{pretty(tool.parametersJson)}</pre>}>
-        <Fields fields={form} values={values} change={(name, value) => setValues({ ...values, [name]: value })} />
+        <form
+          aria-label={`Try ${tool.toolId}`}
+          onSubmit={(event) => {
+            event.preventDefault();
+            void send();
+          }}
+        >
+          <Fields fields={form} values={values} change={(name, value) => setValues({ ...values, [name]: value })} />
+          {problem && <p class="problem" role="alert">{problem}</p>}
+          <button type="submit" class="primary">Try</button>
+        </form>
       </Allowed>
-      {problem && <p class="problem" role="alert">{problem}</p>}
+      <Offer toolId={tool.toolId} />
       <div class="pages">
         <a class="quiet-button" href={address("tools")}>Close</a>
-        {may("invoke") && <button type="submit" class="primary">Try</button>}
       </div>
-    </form>
+    </section>
   );
 }

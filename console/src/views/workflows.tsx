@@ -1,8 +1,7 @@
 import { useState } from "preact/hooks";
 
 import { call, list } from "../api/connect.ts";
-import type { Profile, Run, Tool, Workflow } from "../api/types.ts";
-import { may } from "../model/caller.ts";
+import type { Run, Tool, Workflow } from "../api/types.ts";
 import { collect, fields } from "../model/form.ts";
 import { address } from "../model/route.ts";
 import { open, shown } from "../model/run.ts";
@@ -10,6 +9,7 @@ import { Allowed } from "./caller.tsx";
 import { Fields } from "./fields.tsx";
 import { Graph } from "./graph.tsx";
 import { useLoaded } from "./load.ts";
+import { Offer } from "./offer.tsx";
 import { StateMark } from "./timeline.tsx";
 
 export function WorkflowsView({ id }: { id: string }) {
@@ -55,7 +55,7 @@ function Detail({ workflow }: { workflow: Workflow }) {
       <Allowed permission="invoke">
         <Start workflowId={workflow.workflowId} started={setRunId} />
       </Allowed>
-      {may("define") && <Offer workflowId={workflow.workflowId} />}
+      <Offer toolId={`workflow:${workflow.workflowId}`} />
       <div class="pages">
         <a class="quiet-button" href={address("workflows")}>Close</a>
       </div>
@@ -93,47 +93,6 @@ function Start({ workflowId, started }: { workflowId: string; started: (runId: s
       <Fields fields={form} values={values} change={(name, value) => setFilled({ ...filled, [name]: value })} />
       {(problem || tool.problem) && <p class="problem" role="alert">{problem || tool.problem}</p>}
       <button type="submit" class="primary">Run</button>
-    </form>
-  );
-}
-
-/** Adds a workflow to what an agent may use. */
-function Offer({ workflowId }: { workflowId: string }) {
-  const profiles = useLoaded(() => list<Profile>("agent.v1.ProfileService/ListProfiles", "profiles"), "");
-  const [profileId, setProfileId] = useState("");
-  const [said, setSaid] = useState({ text: "", wrong: false });
-  const toolId = `workflow:${workflowId}`;
-  const add = async () => {
-    try {
-      const { profile } = await call<{ profile: Profile }>("agent.v1.ProfileService/GetProfile", { profileId });
-      const file = JSON.parse(profile.profileJson ?? "{}") as { tool_ids_inventory?: string[] };
-      const before = file.tool_ids_inventory ?? [];
-      const tool_ids_inventory = before.includes(toolId) ? before : [...before, toolId];
-      const profileJson = JSON.stringify({ ...file, tool_ids_inventory }, null, 2);
-      await call("agent.v1.ProfileService/PutProfile", { profileJson, etag: profile.etag });
-      setSaid({ text: `${profile.name || profileId} may use ${toolId}.`, wrong: false });
-    } catch (error) {
-      setSaid({ text: (error as Error).message, wrong: true });
-    }
-  };
-  return (
-    <form
-      class="choices offer"
-      aria-label={`Offer ${workflowId} to an agent`}
-      onSubmit={(event) => {
-        event.preventDefault();
-        void add();
-      }}
-    >
-      <label>
-        <span>Agent</span>
-        <select required value={profileId} onChange={(event) => setProfileId(event.currentTarget.value)}>
-          <option value="" />
-          {profiles.value?.map(({ profileId, name }) => <option key={profileId} value={profileId}>{name || profileId}</option>)}
-        </select>
-      </label>
-      <button type="submit" class="quiet-button">Add to its tools</button>
-      {said.text && <p class={said.wrong ? "problem" : "note"} role="status">{said.text}</p>}
     </form>
   );
 }
