@@ -81,7 +81,7 @@ async function play({ page, complaints, address, pictures }) {
   assert.equal(await page.locator(".view img, .view b").count(), 0);
 
   // Alt with a digit changes the view, also where the keyboard writes another character with Alt.
-  for (const [at, view] of ["chat", "runs", "tools", "workflows", "inbox"].entries()) {
+  for (const [at, view] of ["chat", "runs", "tools", "workflows", "inbox", "plugins"].entries()) {
     await page.keyboard.press(`Alt+${at + 1}`);
     await page.locator(`main.${view}`).waitFor();
   }

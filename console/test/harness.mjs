@@ -120,7 +120,7 @@ function flaws() {
   }
   // Controls draw their texts themselves: they are measured as they are written.
   const pen = document.createElement("canvas").getContext("2d");
-  for (const control of [...document.querySelectorAll("select, input:not([type=password])")].filter(seen)) {
+  for (const control of [...document.querySelectorAll("select, input:not([type=password], [type=checkbox])")].filter(seen)) {
     const { font, paddingLeft, paddingRight } = style(control);
     const isList = control.matches("select");
     const text = isList ? (control.selectedOptions[0]?.textContent ?? "") : control.value || control.placeholder;
@@ -144,11 +144,15 @@ function flaws() {
   }
   return found;
 
-  /** Returns the box of an element as far as the part of the page that it scrolls in shows it. */
+  /** Returns the box of an element as far as the parts of the page that it scrolls in show it. */
   function drawnPart(element) {
-    const { left, right, top, bottom } = element.getBoundingClientRect();
-    const around = element.closest(".scroll, .conversations, .files, .split > *")?.getBoundingClientRect();
-    if (!around) return { left, right, top, bottom };
-    return { left, right, top: Math.max(top, around.top), bottom: Math.min(bottom, around.bottom) };
+    let { left, right, top, bottom } = element.getBoundingClientRect();
+    for (let around = element.parentElement; around; around = around.parentElement) {
+      if (!scrolls(around)) continue;
+      const edge = around.getBoundingClientRect();
+      top = Math.max(top, edge.top);
+      bottom = Math.min(bottom, edge.bottom);
+    }
+    return { left, right, top, bottom };
   }
 }

@@ -217,6 +217,12 @@ async function view(play, key) {
     await open(page, "Inbox");
     await page.getByText("No call waits for an approval.").waitFor();
     await offered("inbox");
+    await open(page, "Plugins");
+    await page.getByRole("link", { name: /^first-aid/ }).click();
+    assert.ok(await page.getByRole("form", { name: "Options of first-aid" }).getByLabel("number").isDisabled());
+    assert.ok(await page.getByRole("switch", { name: "Switched on" }).isDisabled());
+    assert.equal(await page.getByLabel("Add a plugin").count(), 0);
+    await offered("plugin");
 
     // A page that offers more than the server allows explains the refusal, and offers it no longer.
     let isWrong = true;

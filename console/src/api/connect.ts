@@ -4,7 +4,13 @@
 export interface ErrorBody {
   code?: string;
   message?: string;
-  details?: { debug?: { metadata?: Record<string, string> } }[];
+  details?: { debug?: { metadata?: Record<string, string>; fieldViolations?: Violation[] } }[];
+}
+
+/** A part of a request that is wrong, by its path. */
+export interface Violation {
+  field?: string;
+  description?: string;
 }
 
 /** An answer that is an error; `code` is Connect's name of it. */
@@ -12,6 +18,7 @@ export class Refusal extends Error {
   constructor(
     readonly code: string,
     message: string,
+    readonly violations: Violation[] = [],
   ) {
     super(message);
   }
@@ -29,6 +36,11 @@ export function refuse(error: ErrorBody): Refusal {
   const refusal = read(error);
   heard(refusal);
   return refusal;
+}
+
+/** Returns a request id. */
+export function fresh(): string {
+  return `console-${crypto.getRandomValues(new BigUint64Array(2)).join("-")}`;
 }
 
 /** Calls a method as the caller of the page; with a key, as its owner. */
@@ -67,8 +79,16 @@ async function send(path: string, request: object, headers: Record<string, strin
   });
   const text = await response.text();
   if (response.ok) return { body: text && JSON.parse(text) };
-  const isJson = response.headers.get("content-type")?.startsWith("application/json");
-  return { error: isJson ? JSON.parse(text) : { message: text.trim() || response.statusText } };
+  return { error: errorOf(text, response.statusText) };
+}
+
+/** Reads the body of an answer that is an error; without one it says `otherwise`. */
+export function errorOf(text: string, otherwise: string): ErrorBody {
+  try {
+    return JSON.parse(text) as ErrorBody;
+  } catch {
+    return { message: text.trim() || otherwise };
+  }
 }
 
 /** Words a refusal: its message, and the permission that is missing where the message does not name it. */
@@ -76,5 +96,6 @@ function read({ code = "unknown", message, details = [] }: ErrorBody): Refusal {
   const words = message || code;
   const permission = details.map(({ debug }) => debug?.metadata?.["permission"]).find(Boolean);
   const isNamed = permission === undefined || words.includes(permission);
-  return new Refusal(code, isNamed ? words : `${words}; the permission ${permission} is missing`);
+  const violations = details.flatMap(({ debug }) => debug?.fieldViolations ?? []);
+  return new Refusal(code, isNamed ? words : `${words}; the permission ${permission} is missing`, violations);
 }

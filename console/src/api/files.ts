@@ -1,6 +1,6 @@
 // The files of conversations, at their addresses.
 
-import { refuse, type ErrorBody } from "./connect.ts";
+import { errorOf, refuse } from "./connect.ts";
 import type { WorkspaceFile } from "./types.ts";
 
 export interface FileList {
@@ -68,12 +68,4 @@ async function answered(sent: Promise<Response>): Promise<unknown> {
   const text = await response.text();
   if (!response.ok) throw refuse(errorOf(text, response.statusText));
   return text && JSON.parse(text);
-}
-
-function errorOf(text: string, otherwise: string): ErrorBody {
-  try {
-    return JSON.parse(text) as ErrorBody;
-  } catch {
-    return { message: text.trim() || otherwise };
-  }
 }

@@ -7,6 +7,8 @@ export interface Caller {
   principal?: string;
   roles?: string[];
   permissions?: Permission[];
+  /** The permissions for the installation. */
+  systemPermissions?: Permission[];
   open?: boolean;
 }
 
@@ -213,4 +215,53 @@ export interface Tool {
   displayName?: string;
   description?: string;
   parametersJson?: string;
+}
+
+/** A finding about files. */
+export interface Finding {
+  severity?: string;
+  path?: string;
+  message?: string;
+}
+
+export interface Plugin {
+  directory?: string;
+  name?: string;
+  displayName?: string;
+  version?: string;
+  description?: string;
+  loaded?: boolean;
+  toolIds?: string[];
+  diagnostics?: Finding[];
+  packageDigest?: string;
+  earlierDigests?: string[];
+  permissions?: string[];
+  hasChanges?: boolean;
+  disabled?: boolean;
+  missingOptions?: string[];
+  disabledToolIds?: string[];
+}
+
+export interface PluginPlan {
+  planDigest?: string;
+  plugin?: string;
+  text?: string;
+  violations?: Finding[];
+  expireTime?: string;
+}
+
+export interface PluginOption {
+  key: string;
+  type?: string;
+  displayName?: string;
+  description?: string;
+  declarationJson?: string;
+  valueJson?: string;
+  isSet?: boolean;
+  isMissing?: boolean;
+}
+
+export interface PluginOptions {
+  options?: PluginOption[];
+  etag?: string;
 }

@@ -29,6 +29,11 @@ export function may(permission: Permission): boolean {
   return access.value.caller?.permissions?.includes(permission) ?? false;
 }
 
+/** Returns whether the caller has a permission for the whole installation, as far as is known. */
+export function mayInstallation(permission: Permission): boolean {
+  return access.value.caller?.systemPermissions?.includes(permission) ?? false;
+}
+
 /** Returns whether the server has no keys, so that everyone may do everything. */
 export function isUnlocked(): boolean {
   return access.value.caller?.open ?? false;

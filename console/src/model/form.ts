@@ -4,8 +4,10 @@ export interface Field {
   name: string;
   description: string;
   required: boolean;
-  control: "text" | "number" | "boolean" | "choice" | "json";
+  control: "text" | "line" | "secret" | "number" | "boolean" | "choice" | "json";
   choices: string[];
+  /** The choices as people read them, where they are others. */
+  labels?: Record<string, string>;
   initial: string;
 }
 

@@ -2,11 +2,11 @@
 
 import { signal } from "@preact/signals";
 
-const VIEWS = ["chat", "runs", "run", "tools", "workflows", "inbox"] as const;
+const VIEWS = ["chat", "runs", "run", "tools", "workflows", "inbox", "plugins"] as const;
 
 export interface Route {
   view: (typeof VIEWS)[number];
-  /** The conversation, run, tool or workflow that is open; empty if none is. */
+  /** The conversation, run, tool, plugin or workflow that is open; empty if none is. */
   id: string;
 }
 

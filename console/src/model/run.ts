@@ -2,7 +2,7 @@
 
 import { computed, signal, type ReadonlySignal } from "@preact/signals";
 
-import { call, Refusal } from "../api/connect.ts";
+import { call, fresh, Refusal } from "../api/connect.ts";
 import { stream } from "../api/session.ts";
 import type { WatchRecord } from "../api/types.ts";
 import { admitted, ask, isIn } from "./caller.ts";
@@ -60,11 +60,6 @@ export async function cancel({ runId }: Shown): Promise<void> {
 /** Gives a turn a message, which its model reads next. */
 export async function steer({ runId }: Shown, message: string): Promise<void> {
   await call("agent.v1.AgentService/SteerTurn", { runId, requestId: fresh(), message });
-}
-
-/** Returns a request id. */
-function fresh(): string {
-  return `console-${crypto.getRandomValues(new BigUint64Array(2)).join("-")}`;
 }
 
 /** Follows a run; without an id, starts the one that `target` describes. */

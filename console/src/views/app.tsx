@@ -8,6 +8,7 @@ import { open } from "../model/run.ts";
 import { Login, Who } from "./caller.tsx";
 import { ChatView } from "./chat.tsx";
 import { InboxView } from "./inbox.tsx";
+import { PluginsView } from "./plugins.tsx";
 import { RunView } from "./run.tsx";
 import { RunsView } from "./runs.tsx";
 import { ToolsView } from "./tools.tsx";
@@ -20,6 +21,7 @@ const VIEWS = [
   { view: "tools", title: "Tools" },
   { view: "workflows", title: "Workflows" },
   { view: "inbox", title: "Inbox" },
+  { view: "plugins", title: "Plugins" },
 ] as const;
 
 /** Admits the caller, then shows the views. They stay, though without use, when its key ends. */
@@ -94,6 +96,7 @@ function Views() {
       {view === "inbox" && <InboxView />}
       {view === "tools" && <ToolsView id={id} />}
       {view === "workflows" && <WorkflowsView id={id} />}
+      {view === "plugins" && <PluginsView id={id} />}
     </main>
   );
 }

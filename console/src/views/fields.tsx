@@ -26,22 +26,33 @@ export function Fields({
   );
 }
 
-function Control({ field, value, change }: { field: Field; value: string; change: (value: string) => void }) {
+interface Described {
+  "aria-describedby"?: string;
+  "aria-invalid"?: boolean;
+}
+
+/** The control of a field; `described` names the texts beside it. */
+export function Control({ field, value, change, described = {} }: { field: Field; value: string; change: (value: string) => void; described?: Described }) {
+  const { control, required, choices, labels = {} } = field;
   const edited = (event: { currentTarget: { value: string } }) => change(event.currentTarget.value);
-  switch (field.control) {
+  switch (control) {
     case "boolean":
     case "choice":
       return (
-        <select value={value} required={field.required} onChange={edited}>
+        <select value={value} required={required} onChange={edited} {...described}>
           <option value="" />
-          {(field.control === "boolean" ? ["true", "false"] : field.choices).map((choice) => (
-            <option key={choice} value={choice}>{choice}</option>
+          {(control === "boolean" ? ["true", "false"] : choices).map((choice) => (
+            <option key={choice} value={choice}>{labels[choice] ?? choice}</option>
           ))}
         </select>
       );
     case "number":
-      return <input type="number" step="any" value={value} required={field.required} onInput={edited} />;
+      return <input type="number" step="any" value={value} required={required} onInput={edited} {...described} />;
+    case "line":
+      return <input value={value} required={required} onInput={edited} {...described} />;
+    case "secret":
+      return <input type="password" autocomplete="new-password" value={value} onInput={edited} {...described} />;
     default:
-      return <textarea rows={field.control === "json" ? 4 : 2} value={value} required={field.required} onInput={edited} />;
+      return <textarea rows={control === "json" ? 4 : 2} value={value} required={required} onInput={edited} {...described} />;
   }
 }

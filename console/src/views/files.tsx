@@ -5,6 +5,7 @@ import type { WorkspaceFile } from "../api/types.ts";
 import { isIn, may } from "../model/caller.ts";
 import { conversationOfFiles, opened } from "../model/conversation.ts";
 import { dismiss, files, remove, showFiles, upload, type Upload } from "../model/files.ts";
+import { Choose, useDrop } from "./choose.tsx";
 import { FileLink } from "./results.tsx";
 import { size, time } from "./text.ts";
 
@@ -15,25 +16,15 @@ const WIDE = 900;
 export function FilesPanel() {
   const { id, isNew } = opened.value;
   const { files: all, bytes, maxBytes, uploads, problem } = files.value;
-  const [isOver, setOver] = useState(false);
   const isWide = useRef(matchMedia(`(min-width: ${WIDE}px)`).matches);
   useEffect(() => showFiles(id, isNew), [id, isIn.value]);
   const mayPut = may("invoke");
   const send = (contents: File[]) => void (mayPut && contents.length > 0 && upload(conversationOfFiles(), contents));
-  const drop = (event: DragEvent) => {
-    event.preventDefault();
-    setOver(false);
-    send([...(event.dataTransfer?.files ?? [])]);
-  };
-  const over = (event: DragEvent) => {
-    if (!mayPut) return;
-    event.preventDefault();
-    setOver(true);
-  };
+  const { isOver, ...target } = useDrop(mayPut, send);
   return (
-    <details class={isOver ? "files over" : "files"} open={isWide.current} aria-label="Files" onDragOver={over} onDragLeave={() => setOver(false)} onDrop={drop}>
+    <details class={isOver ? "files over" : "files"} open={isWide.current} aria-label="Files" {...target}>
       <summary>{all.length > 0 ? `Files (${all.length})` : "Files"}</summary>
-      {mayPut && <Choose send={send} />}
+      {mayPut && <Choose label="Add files" text="Drop files here, or choose them" multiple send={send} />}
       {uploads.map((upload) => <UploadRow key={upload.key} upload={upload} />)}
       {problem && <p class="problem" role="alert">{problem}</p>}
       <ul aria-label="Files of the conversation">
@@ -41,24 +32,6 @@ export function FilesPanel() {
       </ul>
       {maxBytes > 0 && all.length > 0 && <p class="quiet">{`${size(bytes)} of ${size(maxBytes)}`}</p>}
     </details>
-  );
-}
-
-function Choose({ send }: { send: (contents: File[]) => void }) {
-  return (
-    <label class="choose">
-      <input
-        type="file"
-        multiple
-        aria-label="Add files"
-        onChange={({ currentTarget }) => {
-          send([...(currentTarget.files ?? [])]);
-          // The same file can be chosen again.
-          currentTarget.value = "";
-        }}
-      />
-      <span>Drop files here, or choose them</span>
-    </label>
   );
 }
 

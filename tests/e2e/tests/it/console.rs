@@ -59,7 +59,7 @@ fn friend(deploy: &Path) -> anyhow::Result<String> {
     Ok(settings)
 }
 
-/// Writes agents whose calls wait for people, and the rules that make one of them wait.
+/// Writes agents whose calls wait for people, the rules that make one of them wait, and a plugin.
 fn deploy(directory: &Path) -> anyhow::Result<()> {
     for name in ["agents", "models", "plugins", "workflows"] {
         std::fs::create_dir(directory.join(name))?;
@@ -67,6 +67,10 @@ fn deploy(directory: &Path) -> anyhow::Result<()> {
     for name in ["approvals.json", "workflows/grant_item.json"] {
         std::fs::copy(repository().join("deploy").join(name), directory.join(name))?;
     }
+    let manifest = "name: first-aid\nversion: 1.0.0\ndescription: Says what to do until help is there.\n\
+                    configOptions: [{key: extensions.first-aid.number, type: string, default: '112'}]\n";
+    std::fs::create_dir(directory.join("plugins/first-aid"))?;
+    std::fs::write(directory.join("plugins/first-aid/plugin.yaml"), manifest)?;
     let gift = "<ACTION><workflow:grant_item><item>ring</item><to>player</to><value>80</value>\
                 </workflow:grant_item></ACTION>";
     let question = "<ACTION><ui:RequestUserInteraction><prompt>Which herb?</prompt>\
@@ -106,5 +110,16 @@ async fn people_with_keys_log_in_follow_decide_and_log_out() -> anyhow::Result<(
     deploy(directory.path())?;
     let stack = Stack::builder().deploy(directory.path()).start().await?;
     let client = client("login.mjs", &stack.address(), "pictures")?;
+    run(client).await.map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plugin_is_dropped_approved_set_called_switched_and_removed_on_the_page()
+-> anyhow::Result<()> {
+    let directory = tempfile::tempdir()?;
+    deploy(directory.path())?;
+    let stack = Stack::builder().deploy(directory.path()).start().await?;
+    let mut client = client("plugins.mjs", &stack.address(), "pictures")?;
+    client.arg(directory.path().join("plugins"));
     run(client).await.map(drop)
 }

@@ -1,0 +1,192 @@
+import type { ComponentChildren } from "preact";
+import { useEffect, useId, useState } from "preact/hooks";
+
+import { call, fresh } from "../api/connect.ts";
+import type { Plugin } from "../api/types.ts";
+import { may, mayInstallation } from "../model/caller.ts";
+import { plan, reasonsOf, statesOf, waitingDirectory } from "../model/plugins.ts";
+import { address, go } from "../model/route.ts";
+import { OptionsForm } from "./options.tsx";
+import { Findings } from "./plan.tsx";
+import { StateMark } from "./timeline.tsx";
+
+/** A plugin with everything that can be changed about it. */
+export function PluginDetail({ plugin }: { plugin: Plugin }) {
+  const { name = "", directory = "", displayName, version, description, loaded = false, disabled = false } = plugin;
+  const { packageDigest = "", diagnostics = [], permissions = [] } = plugin;
+  const waiting = waitingDirectory(plugin);
+  const [refusal, setRefusal] = useState<Error>();
+  /** Changes something; the view learns of it by its stream. */
+  const change = async (method: string, request: object) => {
+    try {
+      await call(`registry.v1.PluginService/${method}`, request);
+      setRefusal(undefined);
+      return true;
+    } catch (error) {
+      setRefusal(error as Error);
+      return false;
+    }
+  };
+  return (
+    <section class="column try" aria-label={`Plugin ${name || directory}`}>
+      <h2>{displayName || name || directory}</h2>
+      <p class="runhead">
+        {statesOf(plugin).map((state) => <StateMark key={state} state={state} />)}
+        {version && <span class="quiet">{version}</span>}
+      </p>
+      {description && <p class="quiet">{description}</p>}
+      {refusal && <p class="problem" role="alert">{refusal.message}</p>}
+      <Findings label="Refused for" findings={reasonsOf(refusal)} />
+      {waiting && <Waiting directory={waiting} loaded={loaded} />}
+      <Findings label="Findings" findings={diagnostics} />
+      {loaded && (
+        <>
+          <Switch label="Switched on" isOn={!disabled} set={(enabled) => change("SetPluginState", { name, enabled })} />
+          <Tools plugin={plugin} change={change} />
+          <OptionsForm key={packageDigest} name={name} />
+          <Part title="Package">
+            <p class="note">{directory ? `From the directory ${directory}` : "From an archive"}, <code>{packageDigest}</code></p>
+            {permissions.length > 0 && <p class="note">It may: {permissions.join(", ")}</p>}
+            {mayInstallation("administer") && (
+              <>
+                <Earlier plugin={plugin} change={change} />
+                <Remove name={name} change={change} />
+              </>
+            )}
+          </Part>
+        </>
+      )}
+      <div class="pages">
+        <a class="quiet-button" href={address("plugins")}>Close</a>
+      </div>
+    </section>
+  );
+}
+
+type Change = (method: string, request: object) => Promise<boolean>;
+
+function Part({ title, children }: { title: string; children: ComponentChildren }) {
+  const id = useId();
+  return (
+    <section class="part" aria-labelledby={id}>
+      <h3 id={id}>{title}</h3>
+      {children}
+    </section>
+  );
+}
+
+/** The files of a directory that are not in force. */
+function Waiting({ directory, loaded }: { directory: string; loaded: boolean }) {
+  const words = loaded ? "The files in its directory have changed, and are not in force." : "Its files are not in force.";
+  return (
+    <p class="note">
+      {words}{" "}
+      {mayInstallation("administer") && (
+        <button type="button" class="quiet-button" onClick={() => void plan(directory, directory)}>Show the plan</button>
+      )}
+    </p>
+  );
+}
+
+/** A switch, which shows the state of the server, and before it the one that is asked for. */
+function Switch({ label, isOn, set }: { label: ComponentChildren; isOn: boolean; set: (isOn: boolean) => Promise<boolean> }) {
+  const [asked, setAsked] = useState<boolean>();
+  useEffect(() => setAsked(undefined), [isOn]);
+  return (
+    <label class="switch">
+      <input
+        type="checkbox"
+        role="switch"
+        checked={asked ?? isOn}
+        disabled={!may("administer")}
+        onChange={async ({ currentTarget }) => {
+          setAsked(currentTarget.checked);
+          if (!(await set(currentTarget.checked))) setAsked(undefined);
+        }}
+      />
+      <span>{label}</span>
+    </label>
+  );
+}
+
+function Tools({ plugin: { toolIds = [], disabledToolIds = [] }, change }: { plugin: Plugin; change: Change }) {
+  if (toolIds.length === 0) return null;
+  return (
+    <Part title="Tools">
+      <ul class="switches">
+        {toolIds.map((toolId) => (
+          <li key={toolId}>
+            <Switch
+              label={<code>{toolId}</code>}
+              isOn={!disabledToolIds.includes(toolId)}
+              set={(enabled) => change("SetToolState", { toolId, enabled })}
+            />
+            <a href={address("tools", toolId)} aria-label={`Open ${toolId}`}>Open</a>
+          </li>
+        ))}
+      </ul>
+    </Part>
+  );
+}
+
+function Earlier({ plugin: { name, earlierDigests = [] }, change }: { plugin: Plugin; change: Change }) {
+  return (
+    <ul aria-label="Earlier packages">
+      {earlierDigests.map((packageDigest) => (
+        <li key={packageDigest} class="note">
+          Before: <code>{packageDigest}</code>{" "}
+          <button
+            type="button"
+            class="quiet-button"
+            aria-label={`Roll back to ${packageDigest}`}
+            onClick={() => void change("RollbackPlugin", { name, packageDigest, requestId: fresh() })}
+          >
+            Roll back
+          </button>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** Removes a plugin, once a person has seen which tools go with it. */
+function Remove({ name, change }: { name: string; change: Change }) {
+  const [toolIds, setToolIds] = useState<string[]>();
+  const [purge, setPurge] = useState(false);
+  const [problem, setProblem] = useState("");
+  const look = async () => {
+    try {
+      const request = { name, validateOnly: true };
+      const { toolIds = [] } = await call<{ toolIds?: string[] }>("registry.v1.PluginService/UninstallPlugin", request);
+      setProblem("");
+      setToolIds(toolIds);
+    } catch (error) {
+      setProblem((error as Error).message);
+    }
+  };
+  const remove = async () => {
+    if (await change("UninstallPlugin", { name, purge, requestId: fresh() })) go("plugins");
+  };
+  if (!toolIds) {
+    return (
+      <p class="buttons">
+        <button type="button" class="quiet-button" onClick={() => void look()}>Remove</button>
+        {problem && <span class="problem" role="alert">{problem}</span>}
+      </p>
+    );
+  }
+  return (
+    <div class="offer" role="group" aria-label={`Remove ${name}`}>
+      <p>{toolIds.length > 0 ? "Calls of these tools will fail:" : "It has no tools."}</p>
+      <ul>{toolIds.map((toolId) => <li key={toolId}><code>{toolId}</code></li>)}</ul>
+      <label class="switch">
+        <input type="checkbox" checked={purge} onChange={({ currentTarget }) => setPurge(currentTarget.checked)} />
+        <span>Remove the values of its options too, of all tenants. They stay for 30 days otherwise.</span>
+      </label>
+      <p class="buttons">
+        <button type="button" class="quiet-button wrong" onClick={() => void remove()}>{`Remove ${name}`}</button>
+        <button type="button" class="quiet-button" onClick={() => setToolIds(undefined)}>Keep</button>
+      </p>
+    </div>
+  );
+}
