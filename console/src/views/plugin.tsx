@@ -149,17 +149,27 @@ function Earlier({ plugin: { name, earlierDigests = [] }, change }: { plugin: Pl
   );
 }
 
-/** Removes a plugin, once a person has seen which tools go with it. */
+/** The tools of a plugin, and the documents that name them. */
+interface Users {
+  toolIds?: string[];
+  profileIds?: string[];
+  workflowIds?: string[];
+}
+
+function Ids({ ids }: { ids: string[] }) {
+  return <ul>{ids.map((id) => <li key={id}><code>{id}</code></li>)}</ul>;
+}
+
+/** Removes a plugin, once a person has seen which tools go with it, and their users. */
 function Remove({ name, change }: { name: string; change: Change }) {
-  const [toolIds, setToolIds] = useState<string[]>();
+  const [users, setUsers] = useState<Users>();
   const [purge, setPurge] = useState(false);
   const [problem, setProblem] = useState("");
   const look = async () => {
     try {
       const request = { name, validateOnly: true };
-      const { toolIds = [] } = await call<{ toolIds?: string[] }>("registry.v1.PluginService/UninstallPlugin", request);
+      setUsers(await call<Users>("registry.v1.PluginService/UninstallPlugin", request));
       setProblem("");
-      setToolIds(toolIds);
     } catch (error) {
       setProblem((error as Error).message);
     }
@@ -167,7 +177,7 @@ function Remove({ name, change }: { name: string; change: Change }) {
   const remove = async () => {
     if (await change("UninstallPlugin", { name, purge, requestId: fresh() })) go("plugins");
   };
-  if (!toolIds) {
+  if (!users) {
     return (
       <p class="buttons">
         <button type="button" class="quiet-button" onClick={() => void look()}>Remove</button>
@@ -175,17 +185,22 @@ function Remove({ name, change }: { name: string; change: Change }) {
       </p>
     );
   }
+  const { toolIds = [], profileIds = [], workflowIds = [] } = users;
   return (
     <div class="offer" role="group" aria-label={`Remove ${name}`}>
       <p>{toolIds.length > 0 ? "Calls of these tools will fail:" : "It has no tools."}</p>
-      <ul>{toolIds.map((toolId) => <li key={toolId}><code>{toolId}</code></li>)}</ul>
+      <Ids ids={toolIds} />
+      {profileIds.length > 0 && <p>These agents name them:</p>}
+      <Ids ids={profileIds} />
+      {workflowIds.length > 0 && <p>These workflows name them:</p>}
+      <Ids ids={workflowIds} />
       <label class="switch">
         <input type="checkbox" checked={purge} onChange={({ currentTarget }) => setPurge(currentTarget.checked)} />
-        <span>Remove the values of its options too, of all tenants. They stay for 30 days otherwise.</span>
+        <span>Remove the values of its options and the files that it keeps too, of all tenants. They stay for 30 days otherwise.</span>
       </label>
       <p class="buttons">
         <button type="button" class="quiet-button wrong" onClick={() => void remove()}>{`Remove ${name}`}</button>
-        <button type="button" class="quiet-button" onClick={() => setToolIds(undefined)}>Keep</button>
+        <button type="button" class="quiet-button" onClick={() => setUsers(undefined)}>Keep</button>
       </p>
     </div>
   );

@@ -1,15 +1,18 @@
 //! `tavern packages`: the libraries that scripts import. No server is needed; one that runs notices a change at the next
 //! use.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use all_in_one::TavernSettings;
 use anyhow::Context;
+use call_outcome::sentences;
 use clap::{Args, Subcommand};
 use grpc_kit::program::print;
-use package_builder::Builder;
+use package_builder::{Builder, SetFile};
+use plugin_package::{check, read_path};
 use sandbox_engine::packages::PackageStore;
+use tempfile::TempDir;
 
 /// A command about package sets.
 #[derive(Subcommand)]
@@ -60,7 +63,11 @@ pub(crate) struct Lock {
 #[derive(Args)]
 pub(crate) struct Build {
     /// The name of the set.
-    name: String,
+    #[arg(required_unless_present = "plugin")]
+    name: Option<String>,
+    /// The plugin whose dependencies are the set: its directory or `.zip`, or its directory below the plugin directory.
+    #[arg(long, value_name = "PLUGIN", conflicts_with = "name")]
+    plugin: Option<PathBuf>,
     #[command(flatten)]
     place: Place,
 }
@@ -111,9 +118,17 @@ impl Lock {
 
 impl Build {
     async fn execute(self) -> anyhow::Result<()> {
+        let deployed = self.place.settings()?.deploy_dir;
+        let source = match (self.name, self.plugin) {
+            (None, Some(plugin)) => Source::of_plugin(&plugin, &deployed)?,
+            (name, _) => Source {
+                directory: deployed.join("packages"),
+                name: name.unwrap_or_default(),
+                _temporary: None,
+            },
+        };
         let builder = self.place.builder().await?;
-        let directory = self.place.settings()?.deploy_dir.join("packages");
-        let built = builder.build(&directory, &self.name).await;
+        let built = builder.build(&source.directory, &source.name).await;
         builder.close().await;
         let built = built?;
         for file in &built.left_out {
@@ -129,6 +144,40 @@ impl Build {
             set.name, set.digest
         ));
         Ok(())
+    }
+}
+
+/// The place of the file and the lock of a set.
+struct Source {
+    directory: PathBuf,
+    name: String,
+    /// Removes the directory of a plugin's set when it is built.
+    _temporary: Option<TempDir>,
+}
+
+impl Source {
+    /// Writes the file and the lock of the set of a plugin.
+    fn of_plugin(plugin: &Path, deployed: &Path) -> anyhow::Result<Self> {
+        let path = match plugin.exists() {
+            true => plugin.to_owned(),
+            false => deployed.join("plugins").join(plugin),
+        };
+        let read = read_path(&path).with_context(|| format!("reading {}", path.display()))?;
+        let files = read.map_err(|violations| anyhow::anyhow!(sentences(&violations)))?;
+        let checked = check(&files);
+        let set = checked.plugin.and_then(|plugin| plugin.package_set);
+        let set = set.with_context(|| match &checked.violations[..] {
+            [] => format!("the plugin in {} has no dependencies", path.display()),
+            violations => sentences(violations),
+        })?;
+        let directory = tempfile::tempdir()?;
+        let runtime = set.runtime.runtime();
+        SetFile::write(directory.path(), &set.name, runtime, set.lock_in(&files))?;
+        Ok(Self {
+            directory: directory.path().to_owned(),
+            name: set.name,
+            _temporary: Some(directory),
+        })
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 use contracts::tavern::sandbox::v1::{
     ExecuteRequest, ExecuteResponse, ExecuteStreamRequest, ExecuteStreamResponse, Exited,
     GetIsolationRequest, GetIsolationResponse, ListRuntimesRequest, ListRuntimesResponse,
-    OutputChunk, OutputStream, ResultState, Verdict, execute_request::Program,
+    OutputChunk, OutputStream, ResultState, Runtime, Verdict, execute_request::Program,
     execute_stream_request::Message, execute_stream_response::Event,
     script_sandbox_service_server::ScriptSandboxService, verdict::Kind,
 };
@@ -192,23 +192,34 @@ impl ScriptSandboxService for UnconfinedSandbox {
         &self,
         _: Request<ListRuntimesRequest>,
     ) -> Result<Response<ListRuntimesResponse>, Status> {
-        Ok(Response::new(ListRuntimesResponse::default()))
+        let runtimes = RUNTIMES.iter().map(|(name, alias, ..)| Runtime {
+            name: (*name).to_owned(),
+            aliases: vec![(*alias).to_owned()],
+            usable: true,
+            ..Runtime::default()
+        });
+        let runtimes = runtimes.collect();
+        Ok(Response::new(ListRuntimesResponse { runtimes }))
     }
 }
+
+/// The runtimes: each with an alias, its program, and the file of a source.
+const RUNTIMES: [(&str, &str, &str, &str); 3] = [
+    ("python3", "python", "python3", "main.py"),
+    ("node", "nodejs", "node", "main.js"),
+    ("bash", "sh", "bash", "main.sh"),
+];
 
 /// Runs a program, and streams its output as it is written.
 fn run(
     request: ExecuteRequest,
     running: Running,
 ) -> Result<tonic::codegen::BoxStream<ExecuteStreamResponse>, Status> {
-    let (interpreter, file) = match request.runtime.as_str() {
-        "python" | "python3" => ("python3", "main.py"),
-        "node" | "nodejs" => ("node", "main.js"),
-        "bash" | "sh" => ("bash", "main.sh"),
-        other => {
-            let message = format!("the double has no {other}");
-            return Err(Status::failed_precondition(message));
-        }
+    let wanted = request.runtime.as_str();
+    let is_it = |(name, alias, ..): &&(&str, &str, _, _)| [*name, *alias].contains(&wanted);
+    let Some(&(.., interpreter, file)) = RUNTIMES.iter().find(is_it) else {
+        let message = format!("the double has no {wanted}");
+        return Err(Status::failed_precondition(message));
     };
     let (directory, channels) = (tempfile::tempdir()?, tempfile::tempdir()?);
     for file in &request.files {

@@ -68,6 +68,22 @@ impl SetFile {
         Ok(set)
     }
 
+    /// Writes the file of a set and its lock to a directory.
+    ///
+    /// # Errors
+    /// The files cannot be written.
+    pub fn write(
+        directory: &Path,
+        name: &str,
+        runtime: &str,
+        lock: &[u8],
+    ) -> Result<(), BuildError> {
+        let set = Self::new(name, runtime);
+        let (path, lock_path) = (path_of(directory, name), directory.join(&set.lock));
+        std::fs::write(&path, set.text()).at("writing", &path)?;
+        std::fs::write(&lock_path, lock).at("writing", &lock_path)
+    }
+
     /// A set that has no file yet.
     pub(crate) fn new(name: &str, runtime: &str) -> Self {
         Self {

@@ -8,10 +8,11 @@ use tool_domain::{
     definition::{self, Definition, Implementation},
     manifest::{self, Manifest},
     package::{Package, PackageFile},
-    permissions::PermissionKind,
+    permissions::{Permission, PermissionKind},
+    program::Program,
 };
 
-use crate::{MANIFEST, PluginFiles};
+use crate::{MANIFEST, PluginFiles, PluginSet};
 
 /// The end of the name of each definition of a tool.
 const TOOL: &str = ".tool.json";
@@ -31,6 +32,8 @@ pub struct Plugin {
     pub tools: Vec<Definition>,
     /// The path of the definition of each tool, by id.
     pub definition_files: BTreeMap<String, String>,
+    /// The package set that its scripts import by its dependencies; none without any.
+    pub package_set: Option<PluginSet>,
     /// The digest of all its files, assets included.
     pub digest: String,
 }
@@ -52,8 +55,13 @@ pub fn check(files: &PluginFiles) -> Checked {
         Ok(manifest) => (Some(manifest), Vec::new()),
         Err(violations) => (None, violations),
     };
+    let mut package_set = None;
     if let Some(manifest) = &manifest {
         violations.extend(reserved(manifest, files.package()));
+        match PluginSet::of(manifest, files.package()) {
+            Ok(set) => package_set = set,
+            Err(violation) => violations.push(violation),
+        }
     }
     let found = tools_of(manifest.as_ref(), files.package());
     violations.extend(found.wrong);
@@ -64,6 +72,7 @@ pub fn check(files: &PluginFiles) -> Checked {
         manifest,
         tools: found.tools.into_iter().map(|(tool, _)| tool).collect(),
         definition_files,
+        package_set,
         digest: files.digest().to_owned(),
     });
     Checked { plugin, violations }
@@ -131,7 +140,7 @@ fn tools_of<'a>(manifest: Option<&Manifest>, package: &'a Arc<Package>) -> Tools
         found.wrong.push(Violation::new(place, "no_tools", message));
     }
     for file in definitions {
-        match read_tool(file, package) {
+        match read_tool(file, package, manifest) {
             Ok(tool) if found.tools.iter().any(|(other, _)| other.id == tool.id) => {
                 let message = format!("the id '{}' is given twice; change one", tool.id);
                 let violation = Violation::new(file.path.clone(), "id_taken", message);
@@ -144,7 +153,11 @@ fn tools_of<'a>(manifest: Option<&Manifest>, package: &'a Arc<Package>) -> Tools
     found
 }
 
-fn read_tool(file: &PackageFile, package: &Arc<Package>) -> Result<Definition, Vec<Violation>> {
+fn read_tool(
+    file: &PackageFile,
+    package: &Arc<Package>,
+    manifest: Option<&Manifest>,
+) -> Result<Definition, Vec<Violation>> {
     let text = text_file::decode(file.content.clone());
     let text =
         text.map_err(|error| vec![Violation::new("", "malformed_json", error.to_string())])?;
@@ -166,8 +179,26 @@ fn read_tool(file: &PackageFile, package: &Arc<Package>) -> Result<Definition, V
         violation.suggestions = json_schema::nearest_names(&program.entry, paths);
         return Err(vec![violation]);
     }
+    if let (Implementation::Script(program), Some(manifest)) = (&read.implementation, manifest) {
+        without_permission(program, manifest)?;
+    }
     read.package = Some(Arc::clone(package));
     Ok(read)
+}
+
+/// Refuses a program with a package set that the manifest does not ask for.
+fn without_permission(program: &Program, manifest: &Manifest) -> Result<(), Vec<Violation>> {
+    let set = &program.packages;
+    let mut requests = manifest.permissions.iter();
+    let is_it = |permission: &Permission| matches!(permission, Permission::Packages { set: named } if named == set);
+    if set.is_empty() || requests.any(|request| is_it(&request.permission)) {
+        return Ok(());
+    }
+    let message = format!(
+        "it imports the package set '{set}'; add permissions.packages with it to {MANIFEST}"
+    );
+    let place = "/implementation/packages";
+    Err(vec![Violation::new(place, "permission_missing", message)])
 }
 
 /// Sets violations of a file in its place.

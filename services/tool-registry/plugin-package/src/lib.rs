@@ -18,6 +18,7 @@ mod directory;
 mod files;
 mod limits;
 mod names;
+mod package_set;
 mod place;
 mod refusal;
 mod template;
@@ -28,6 +29,7 @@ pub use directory::{open_plugin, read_directory};
 pub use files::PluginFiles;
 pub use limits::{MAX_ASSET_BYTES, MAX_ASSETS, MAX_ENTRIES};
 pub use names::{MAX_COMPONENT_BYTES, MAX_DEPTH, MAX_PATH_BYTES};
+pub use package_set::PluginSet;
 pub use place::{read_path, write_new_directory};
 pub use template::template;
 

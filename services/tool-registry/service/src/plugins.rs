@@ -8,6 +8,7 @@
 //! - [`PluginCatalogue`]: the state, and the only place that writes it.
 //! - `directory`, `scan`, `lock`: the plugin directory, which is scanned every 2 s.
 //! - `install`, `planned`, `approval`: changes that people make, and the permissions that they approve.
+//! - `surroundings`: the documents that name its tools, and the abilities of the sandbox.
 //! - `revise`: the next revision of the tools.
 //! - `state`: the stored document.
 //! - [`PluginInfo`]: plugins as the API shows them.
@@ -22,12 +23,14 @@ mod planned;
 mod revise;
 mod scan;
 mod state;
+mod surroundings;
 
 use call_outcome::{Violation, sentences};
 
 pub use catalogue::{PluginCatalogue, PluginError, PluginSettings, ScanError};
 pub use describe::PluginInfo;
 pub(crate) use install::{PluginChange, Source};
+pub use surroundings::Surroundings;
 
 /// The most plugins of the plugin directory.
 pub const MAX_PLUGINS: usize = 512;

@@ -38,7 +38,7 @@ use crate::{
     identities::{Identities, Issuers},
     ledger::Ledger,
     peers::Peers,
-    plugins::{PluginCatalogue, PluginSettings, Skipped},
+    plugins::{PluginCatalogue, PluginSettings, Skipped, Surroundings},
     rpc::{
         ApprovalRpc, AuditRpc, Audited, CallRpc, CatalogueRpc, IdentityRpc, PluginRpc, TenantRpc,
         WorkspaceRpc,
@@ -126,6 +126,11 @@ pub async fn build_with(
     let (own, own_slot) = grpc_kit::late();
     let tenant_services = with_tenants(&peers, own.clone());
     let neighbours = neighbours_of(&peers, own);
+    let around_plugins = Surroundings {
+        agent: peers.agent.clone(),
+        workflow: peers.workflow.clone(),
+        sandbox: peers.sandbox.clone(),
+    };
     let sessions = Sessions::new(peers.sandbox.clone());
     let sets = PackageSets::new(peers.sandbox.clone(), &settings.code_interpreter.packages);
     let sandbox = Sandbox::new(peers.sandbox, sets.clone());
@@ -142,7 +147,13 @@ pub async fn build_with(
     );
     let of_all = (tools.clone(), identities.tenants().clone());
     let stores = (Arc::clone(&store), packages, files.all().clone());
-    let plugins = open_plugins(settings, of_all, stores, Arc::clone(&clock)).await?;
+    let plugins = open_plugins(
+        (settings, around_plugins),
+        of_all,
+        stores,
+        Arc::clone(&clock),
+    )
+    .await?;
     tools.restore().await?;
     let catalogue = tools.catalogue(Tenant::DEFAULT).await?;
     report(&approvals, &catalogue, &settings.approvals_file);
@@ -414,17 +425,17 @@ async fn open_log(data: &DataDir, name: &str) -> Result<RunLogs, Error> {
 
 /// Opens the plugins of the settings.
 async fn open_plugins(
-    settings: &RegistrySettings,
+    (settings, surroundings): (&RegistrySettings, Surroundings),
     of_all: (Tools, Tenants),
-    stores: (Arc<dyn DocumentStore>, Arc<SqliteDatabase>, Workspaces),
+    (store, packages, workspaces): (Arc<dyn DocumentStore>, Arc<SqliteDatabase>, Workspaces),
     clock: Arc<dyn Clock>,
 ) -> Result<PluginCatalogue, Error> {
+    let stores = (store, packages as _, workspaces);
     let places = PluginSettings {
         directory: settings.plugins_dir.clone(),
         without_plugins: settings.without_plugins,
     };
-    let plugins =
-        PluginCatalogue::open(places, of_all, (stores.0, stores.1, stores.2), clock).await;
+    let plugins = PluginCatalogue::open((places, surroundings), of_all, stores, clock).await;
     plugins.map_err(|source| Error::Plugins {
         path: settings.plugins_dir.display().to_string(),
         source,

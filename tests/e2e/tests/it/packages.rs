@@ -9,6 +9,9 @@ use testkit::{Stack, StackBuilder, repository};
 
 use crate::text::{output, result_of};
 
+/// The programs of the system, so that each build has the same interpreter.
+pub(crate) const PROGRAMS: &str = "/usr/local/bin:/usr/bin:/bin";
+
 /// The directory of the sets that `make packages` has built.
 fn sets() -> String {
     let named = std::env::var("TAVERN_TEST_SETS");
@@ -246,7 +249,7 @@ async fn a_script_tool_imports_the_set_of_its_definition() -> anyhow::Result<()>
     let write = |path: &str, text: String| std::fs::write(plugin.join(path), text);
     write(
         "plugin.yaml",
-        "name: demo\ntools:\n  entry: tools\n".to_owned(),
+        "name: demo\ntools:\n  entry: tools\npermissions: {packages: [small]}\n".to_owned(),
     )?;
     for (name, packages) in [("with", r#", "packages": "small""#), ("without", "")] {
         let tool = format!(
@@ -258,6 +261,13 @@ async fn a_script_tool_imports_the_set_of_its_definition() -> anyhow::Result<()>
     }
     let code = "import json, dateutil.parser as parser\nprint(json.dumps({'status': 'success', 'result': '/packages/' in parser.__file__}))";
     write("main.py", code.to_owned())?;
+    let package = plugin_package::read_path(&plugin)?;
+    let package = package.map_err(|violations| anyhow::anyhow!("{violations:?}"))?;
+    let approved = serde_json::json!({
+        "plugins": [{"name": "demo", "package_digest": package.digest()}],
+    });
+    let lock = deploy.path().join("plugins/plugins.lock");
+    std::fs::write(lock, approved.to_string())?;
     let stack = in_one().deploy(deploy.path()).start().await?;
     let with = call(&stack, "demo:with", &[]).await?;
     assert_eq!(with.output_json, "true", "{with:?}");

@@ -3,6 +3,8 @@
 mod files;
 mod kills;
 mod load;
+mod plans;
+mod samples;
 
 use anyhow::{Context, ensure};
 use contracts::tavern::common::v1::{CallResult, CallStatus};

@@ -205,7 +205,12 @@ impl Removed {
         print_change(remote, &removed, || {
             let tools = removed.tool_ids.join(", ");
             let (name, revision) = (&self.name, removed.revision);
-            format!("removed {name} (revision {revision}); its tools: {tools}\n")
+            let users = [&removed.profile_ids[..], &removed.workflow_ids].concat();
+            let users = match users.is_empty() {
+                true => String::new(),
+                false => format!("these documents name them: {}\n", users.join(", ")),
+            };
+            format!("removed {name} (revision {revision}); its tools: {tools}\n{users}")
         })
     }
 }

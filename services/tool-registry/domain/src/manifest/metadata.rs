@@ -21,6 +21,25 @@ pub enum PackageRuntime {
     Node,
 }
 
+impl PackageRuntime {
+    /// Returns the runtime of its package sets.
+    pub fn runtime(self) -> &'static str {
+        match self {
+            Self::Python => "python3",
+            Self::Node => "node",
+        }
+    }
+
+    /// Whether an interpreter, as a command names it, is one of this language.
+    pub fn is_of(self, interpreter: &str) -> bool {
+        let name = match self {
+            Self::Python => "python",
+            Self::Node => "node",
+        };
+        interpreter.starts_with(name)
+    }
+}
+
 /// The packages that the scripts of a plugin import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dependencies {

@@ -46,11 +46,6 @@ fn without_effect(manifest: &Manifest) -> Vec<Diagnostic> {
             "services are not replaced by plugins yet",
         ),
         (
-            manifest.dependencies.is_some(),
-            "/dependencies",
-            "package sets of plugins are not built yet; name a set as permissions.packages",
-        ),
-        (
             manifest.permissions.iter().any(not_yet),
             "/permissions",
             "some of the permissions cannot be granted yet, so nothing that needs one works",

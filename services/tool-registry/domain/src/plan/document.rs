@@ -257,7 +257,7 @@ impl Plan {
     pub fn digest(&self) -> String {
         let mut document = serde_json::to_value(self).unwrap_or_default();
         if let Some(members) = document.as_object_mut() {
-            for key in ["plan_digest", "plan_id", "expire_time"] {
+            for key in ["plan_digest", "plan_id", "expire_time", "dependents"] {
                 members.remove(key);
             }
         }

@@ -32,6 +32,9 @@ pub(super) use call_outcome::tail;
 pub(super) use sessions::{CellPlace, CellRun};
 pub(super) use verdict::{failed_verdict, has_exited};
 
+/// The code of the failure of a program whose package set is not built.
+pub(super) const UNKNOWN_PACKAGE_SET: &str = "unknown_package_set";
+
 /// The longest wait for a sandbox that is unavailable.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -209,7 +212,7 @@ fn failure_of(status: &Status) -> Failure {
             format!("the script's language cannot be run here: {said}"),
         ),
         (_, Some(ErrorReason::UnknownPackageSet)) => {
-            (Category::Validation, "unknown_package_set", said.to_owned())
+            (Category::Validation, UNKNOWN_PACKAGE_SET, said.to_owned())
         }
         (_, Some(ErrorReason::PackageSetUnfit)) => {
             (Category::Dependency, "package_set_unfit", said.to_owned())

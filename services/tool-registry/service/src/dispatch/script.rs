@@ -11,7 +11,10 @@ use serde_json::Value;
 
 use super::{
     ResolvedCall,
-    sandbox::{CodeFiles, ProgramFiles, Ran, Sandbox, failed_verdict, has_exited, portable, tail},
+    sandbox::{
+        CodeFiles, ProgramFiles, Ran, Sandbox, UNKNOWN_PACKAGE_SET, failed_verdict, has_exited,
+        portable, tail,
+    },
 };
 use crate::conversation_files::{ConversationFiles, blocking};
 use tool_domain::{
@@ -49,9 +52,14 @@ impl Scripts {
         let package = resolved.tool.definition().package.as_ref();
         let files = package.map_or(&[][..], |package| package.files());
         let terms = &resolved.terms;
+        let own_set = terms
+            .package_set
+            .as_ref()
+            .filter(|set| program.packages.is_empty() && set.runtime.is_of(&program.runtime));
+        let packages = own_set.map_or(&program.packages, |set| &set.name);
         let request = ExecuteRequest {
             runtime: program.runtime.clone(),
-            packages: program.packages.clone(),
+            packages: packages.clone(),
             program: Some(execute_request::Program::EntryPath(program.entry.clone())),
             files: files.iter().map(input_file).collect(),
             arguments: program.arguments.clone(),
@@ -81,7 +89,7 @@ impl Scripts {
                     let stderr = String::from_utf8_lossy(&response.stderr);
                     let ran = Ran {
                         runtime: &program.runtime,
-                        packages: &program.packages,
+                        packages,
                         by_definition: true,
                     };
                     CallOutcome::Failed(self.sandbox.explained(failure, ran, &stderr).await)
@@ -95,6 +103,11 @@ impl Scripts {
                 }
                 outcome => outcome,
             },
+            Err(CallOutcome::Failed(failure))
+                if own_set.is_some() && failure.code == UNKNOWN_PACKAGE_SET =>
+            {
+                CallOutcome::Failed(packages_missing(resolved))
+            }
             Err(outcome) => outcome,
         }
     }
@@ -140,6 +153,19 @@ impl Scripts {
         }
         Ok(all)
     }
+}
+
+/// Makes the failure of a script whose plugin has dependencies that are not built.
+fn packages_missing(resolved: &ResolvedCall) -> Failure {
+    let plugin = match resolved.tool.origin() {
+        Origin::Plugin(plugin) => plugin,
+        _ => resolved.tool.id(),
+    };
+    let message = format!(
+        "the libraries of the plugin '{plugin}' are not built here; the operator builds them with `tavern packages build \
+         --plugin {plugin}`"
+    );
+    Failure::new(Category::Dependency, "packages_missing", message).detail("plugin", plugin)
 }
 
 /// Takes the changes of a script that succeeded; one that fails changes nothing.

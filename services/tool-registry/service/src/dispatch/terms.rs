@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use contracts::tavern::sandbox::v1::Limits;
+use plugin_package::PluginSet;
 use tool_domain::permissions::{ResourceRequest, WorkspaceAccess};
 
 /// The terms of a plugin as they were when its tool was looked up for a call: those of one revision, and of the choices
@@ -13,6 +14,8 @@ pub struct ScriptTerms {
     pub options: Option<Arc<str>>,
     /// The approved limits, which take the place of the defaults.
     pub resources: Option<ResourceRequest>,
+    /// The package set of scripts that name none.
+    pub package_set: Option<PluginSet>,
     /// The access to the files of the conversation.
     pub workspace: Option<WorkspaceAccess>,
     /// The most bytes that the plugin keeps.

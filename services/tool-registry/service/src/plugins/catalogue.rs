@@ -19,6 +19,7 @@ use super::{
     lock::Lock,
     revise,
     state::{PLANS, PluginState, STATE, STATE_ID, StoredPlan, StoredPlugin},
+    surroundings::Surroundings,
 };
 use crate::{
     store::{StoreError, plugins::PackageStore, read_document},
@@ -44,6 +45,7 @@ pub(super) struct Inner {
     pub(super) packages: Arc<dyn PackageStore>,
     pub(super) tenants: Tenants,
     pub(super) workspaces: Workspaces,
+    pub(super) surroundings: Surroundings,
     pub(super) clock: Arc<dyn Clock>,
     /// Held by one change at a time, over its writes to the store.
     pub(super) changing: Mutex<Changing>,
@@ -150,7 +152,7 @@ impl PluginCatalogue {
     /// The plugin directory cannot be listed, or the store does not work. A plugin that cannot be loaded is left out, and
     /// logged.
     pub(crate) async fn open(
-        settings: PluginSettings,
+        (settings, surroundings): (PluginSettings, Surroundings),
         (tools, tenants): (Tools, Tenants),
         (store, packages, workspaces): (Arc<dyn DocumentStore>, Arc<dyn PackageStore>, Workspaces),
         clock: Arc<dyn Clock>,
@@ -172,6 +174,7 @@ impl PluginCatalogue {
                 packages,
                 tenants,
                 workspaces,
+                surroundings,
                 clock,
                 changing: Mutex::default(),
                 findings: RwLock::default(),

@@ -11,11 +11,12 @@ use super::{
         Changing, NextState, PluginCatalogue, PluginError, ScanError, active_plugin, blocking,
     },
     directory::Content,
-    planned::Planned,
+    planned::{Planned, names_of},
     revise,
     state::{ApprovedPackage, PLANS, RemovedPlugin, STATE, StoredPlan},
 };
 use crate::store::{StoreError, read_document};
+use tool_domain::plan::Dependents;
 
 /// The time for which a plan can be installed.
 pub(super) const PLAN_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -46,6 +47,15 @@ pub(crate) struct PluginChange {
     pub(crate) replayed: bool,
 }
 
+/// The things that a removed plugin had.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Removed {
+    /// The ids of its tools, sorted.
+    pub(crate) tools: Vec<String>,
+    /// The documents that name them.
+    pub(crate) dependents: Dependents,
+}
+
 impl PluginCatalogue {
     /// Plans the installation of a package. A plan without violations can be installed for 24 h.
     ///
@@ -68,7 +78,7 @@ impl PluginCatalogue {
             Err(violations) => return Ok(Planned::refused(violations)),
         };
         let expires = self.inner.clock.now().seconds_and_nanos().0 + seconds(PLAN_LIFE);
-        let planned = self.plan_files(&files, &directory, expires);
+        let planned = self.plan_files(&files, &directory, expires).await;
         if planned.violations.is_empty() {
             let packed = files.clone();
             let archive = blocking(move || write_archive(&packed)).await?;
@@ -112,7 +122,7 @@ impl PluginCatalogue {
             return Err(PluginError::Stale);
         }
         let files = self.stored(&plan.package_digest).await?;
-        let planned = self.plan_files(&files, &plan.directory, plan.expires);
+        let planned = self.plan_files(&files, &plan.directory, plan.expires).await;
         if !planned.violations.is_empty() {
             return Err(PluginError::Invalid(planned.violations));
         }
@@ -161,7 +171,7 @@ impl PluginCatalogue {
             .await
     }
 
-    /// Removes a plugin; with `validate_only` it only checks that there is one. Returns the ids of its tools as well.
+    /// Removes a plugin; with `validate_only` it only checks that there is one. Returns its tools and their users as well.
     ///
     /// # Errors
     /// [`PluginError`] is the reason; nothing is changed then.
@@ -170,10 +180,10 @@ impl PluginCatalogue {
         name: &str,
         validate_only: bool,
         request: Option<Request<'_>>,
-    ) -> Result<(PluginChange, Vec<String>), PluginError> {
+    ) -> Result<(PluginChange, Removed), PluginError> {
         let mut changing = self.inner.changing.lock().await;
         if self.is_repeated(request).await? {
-            return Ok((self.present(name.to_owned(), true), Vec::new()));
+            return Ok((self.present(name.to_owned(), true), Removed::default()));
         }
         let kept = changing
             .state
@@ -181,10 +191,13 @@ impl PluginCatalogue {
             .get(name)
             .ok_or(PluginError::NotFound)?;
         let revision = self.inner.tools.revision();
-        let tools = revision.plugins.get(name).map(|plugin| plugin.tool_ids());
-        let tools = tools.unwrap_or_default();
+        let mut removed = Removed::default();
+        if let Some(plugin) = revision.plugins.get(name) {
+            removed.tools = plugin.tool_ids();
+            removed.dependents = self.dependents(&names_of(&revision, name)).await;
+        }
         if validate_only {
-            return Ok((self.present(name.to_owned(), false), tools));
+            return Ok((self.present(name.to_owned(), false), removed));
         }
         let mut state = changing.state.clone();
         let ignored_digest = match kept.directory.is_empty() {
@@ -193,18 +206,18 @@ impl PluginCatalogue {
         };
         state.plugins.remove(name);
         let time = self.inner.clock.now().seconds_and_nanos().0;
-        let removed = RemovedPlugin {
+        let gone = RemovedPlugin {
             time,
             ignored_digest,
         };
-        state.removed.insert(name.to_owned(), removed);
+        state.removed.insert(name.to_owned(), gone);
         let next = NextState {
             state,
             revision: revise::without(&revision, name),
             packages: Vec::new(),
         };
         self.commit(&mut changing, next, request).await?;
-        Ok((self.present(name.to_owned(), false), tools))
+        Ok((self.present(name.to_owned(), false), removed))
     }
 
     /// Removes plans that are over, packages that nothing needs, and the options of plugins that were removed long ago.

@@ -1,6 +1,9 @@
 //! The plan of an installation against the plugins in force.
 
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::LazyLock,
+};
 
 use call_outcome::Violation;
 use plugin_package::{Plugin, PluginFiles, check};
@@ -60,18 +63,36 @@ impl Planned {
 
 impl PluginCatalogue {
     /// Plans the installation of files in the place of the plugin in force.
-    pub(super) fn plan_files(&self, files: &PluginFiles, directory: &str, expires: i64) -> Planned {
+    pub(super) async fn plan_files(
+        &self,
+        files: &PluginFiles,
+        directory: &str,
+        expires: i64,
+    ) -> Planned {
         let checked = check(files);
         let Some(plugin) = checked.plugin else {
             return Planned::refused(checked.violations);
         };
         let revision = self.inner.tools.revision();
-        let mut plan = plan_of(&revision, (files, &plugin), directory, expires);
-        let of_files = checked.violations.iter().map(|found| PlanRemark {
-            code: found.code.to_string(),
-            pointer: found.pointer.clone(),
-            message: found.message.clone(),
-        });
+        let mut names = names_of(&revision, plugin.manifest.name.as_str());
+        names.extend(plugin.tools.iter().map(|tool| tool.id.to_string()));
+        let unable = self.inner.surroundings.unable(&plugin);
+        let (unable, dependents) = tokio::join!(unable, self.dependents(&names));
+        let mut plan = plan_of(
+            &revision,
+            (files, &plugin),
+            (directory, expires),
+            &dependents,
+        );
+        let of_files = checked
+            .violations
+            .iter()
+            .chain(&unable)
+            .map(|found| PlanRemark {
+                code: found.code.to_string(),
+                pointer: found.pointer.clone(),
+                message: found.message.clone(),
+            });
         plan.violations.extend(of_files);
         plan.plan_digest = plan.digest();
         Planned {
@@ -87,13 +108,20 @@ impl PluginCatalogue {
             expires: Some(expires),
         }
     }
+
+    /// Returns the documents of all tenants that name one of these tools.
+    pub(super) async fn dependents(&self, names: &BTreeSet<String>) -> Dependents {
+        let records = self.inner.tenants.records();
+        let tenants = records.all().map(|tenant| tenant.name).collect();
+        self.inner.surroundings.dependents(tenants, names).await
+    }
 }
 
 fn plan_of(
     revision: &Revision,
     (files, plugin): (&PluginFiles, &Plugin),
-    directory: &str,
-    expires: i64,
+    (directory, expires): (&str, i64),
+    dependents: &Dependents,
 ) -> Plan {
     let before = revision.plugins.get(plugin.manifest.name.as_str());
     let files_before = before.map(|before| packed(&before.files));
@@ -118,9 +146,18 @@ fn plan_of(
         held: &held(revision),
         effects: &effects.collect::<BTreeMap<_, _>>(),
         hooks: &[],
-        dependents: &Dependents::default(),
+        dependents,
         option_values: &Map::new(),
     })
+}
+
+/// Returns the ids and aliases of the tools that a plugin has in force.
+pub(super) fn names_of(revision: &Revision, plugin: &str) -> BTreeSet<String> {
+    let origin = Origin::Plugin(plugin.to_owned());
+    let tools = revision.catalogue.tools();
+    let tools = tools.filter(|tool| *tool.origin() == origin);
+    let names = tools.flat_map(|tool| [tool.id().to_owned(), tool.alias().to_owned()]);
+    names.filter(|name| !name.is_empty()).collect()
 }
 
 fn packed(files: &PluginFiles) -> Vec<PackedFile> {

@@ -163,9 +163,11 @@ impl PluginService for PluginRpc {
             }
             Ok::<_, Status>(changed)
         });
-        let (changed, tool_ids) = changed.await?;
+        let (changed, removed) = changed.await?;
         Ok(Response::new(UninstallPluginResponse {
-            tool_ids,
+            tool_ids: removed.tools,
+            profile_ids: removed.dependents.profiles,
+            workflow_ids: removed.dependents.workflows,
             revision: changed.revision,
             replayed: changed.replayed,
         }))

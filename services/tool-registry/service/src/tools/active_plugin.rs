@@ -60,6 +60,7 @@ impl ActivePlugin {
         let document = || self.values(stored).document(declared).to_string();
         let mut terms = ScriptTerms {
             options: (!declared.is_empty()).then(|| document().into()),
+            package_set: self.plugin.package_set.clone(),
             ..ScriptTerms::default()
         };
         for request in &manifest.permissions {

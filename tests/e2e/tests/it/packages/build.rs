@@ -7,11 +7,10 @@ use std::process::{Command, Output};
 use anyhow::Context;
 use testkit::{binary, repository};
 
+use super::PROGRAMS;
+
 /// Kills in `make test`.
 const KILLS: usize = 4;
-
-/// The programs of the system, so that each build has the same interpreter.
-const PROGRAMS: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// The directories of the files of sets.
 fn shipped() -> [PathBuf; 2] {
