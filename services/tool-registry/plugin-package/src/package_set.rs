@@ -36,7 +36,10 @@ impl PluginSet {
     ///
     /// # Errors
     /// The lock is no file of the package.
-    pub(crate) fn of(manifest: &Manifest, package: &Package) -> Result<Option<Self>, Violation> {
+    pub(crate) fn of(
+        manifest: &Manifest,
+        package: &Package,
+    ) -> Result<Option<Self>, Box<Violation>> {
         let Some(dependencies) = &manifest.dependencies else {
             return Ok(None);
         };
@@ -44,7 +47,7 @@ impl PluginSet {
         let Some(content) = content(package, lock) else {
             let place = format!("{MANIFEST}/dependencies/lock");
             let message = format!("its lock '{lock}' is not a file of the plugin");
-            return Err(Violation::new(place, "lock_not_found", message));
+            return Err(Box::new(Violation::new(place, "lock_not_found", message)));
         };
         let plugin = manifest.name.as_str();
         let prefix = &plugin[..plugin.floor_char_boundary(MAX_PREFIX_BYTES)];

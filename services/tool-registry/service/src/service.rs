@@ -126,11 +126,7 @@ pub async fn build_with(
     let (own, own_slot) = grpc_kit::late();
     let tenant_services = with_tenants(&peers, own.clone());
     let neighbours = neighbours_of(&peers, own);
-    let around_plugins = Surroundings {
-        agent: peers.agent.clone(),
-        workflow: peers.workflow.clone(),
-        sandbox: peers.sandbox.clone(),
-    };
+    let around_plugins = Surroundings::of(&peers);
     let sessions = Sessions::new(peers.sandbox.clone());
     let sets = PackageSets::new(peers.sandbox.clone(), &settings.code_interpreter.packages);
     let sandbox = Sandbox::new(peers.sandbox, sets.clone());
@@ -147,13 +143,8 @@ pub async fn build_with(
     );
     let of_all = (tools.clone(), identities.tenants().clone());
     let stores = (Arc::clone(&store), packages, files.all().clone());
-    let plugins = open_plugins(
-        (settings, around_plugins),
-        of_all,
-        stores,
-        Arc::clone(&clock),
-    )
-    .await?;
+    let places = (settings, around_plugins);
+    let plugins = open_plugins(places, of_all, stores, Arc::clone(&clock)).await?;
     tools.restore().await?;
     let catalogue = tools.catalogue(Tenant::DEFAULT).await?;
     report(&approvals, &catalogue, &settings.approvals_file);

@@ -25,6 +25,8 @@ use tool_domain::{
     plan::Dependents,
 };
 
+use crate::Peers;
+
 /// The longest wait for all neighbours of one kind.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -46,6 +48,15 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
+    /// Takes the services of a registry.
+    pub(crate) fn of(peers: &Peers) -> Self {
+        Self {
+            agent: peers.agent.clone(),
+            workflow: peers.workflow.clone(),
+            sandbox: peers.sandbox.clone(),
+        }
+    }
+
     /// Returns the documents of tenants that name tools by these ids or aliases; those of a tenant other than the
     /// default one with the name of the tenant.
     pub(super) async fn dependents(
