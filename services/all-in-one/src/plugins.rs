@@ -3,16 +3,18 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
-use approval_rules::EffectClass;
+use anyhow::{Context, ensure};
+use call_outcome::{Violation, sentences};
 use clap::Subcommand;
 use grpc_kit::program::print;
-use plugin_package::{Plugin, PluginFiles, check, read_path, template, write_new_directory};
+use plugin_package::{
+    MANIFEST, PluginFiles, check, plan_alone, plan_text, read_path, template, write_new_directory,
+};
 
 /// A command about a plugin's files.
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Check a plugin, and print every fault of it on a line of its own; no server is needed.
+    /// Check a plugin: print every fault and remark on a line of its own, or its plan; no server is needed.
     Check {
         /// The directory or the `.zip` archive of the plugin.
         path: PathBuf,
@@ -39,57 +41,51 @@ impl Command {
 
 fn check_path(path: &Path) -> anyhow::Result<ExitCode> {
     let read = read_path(path).with_context(|| format!("reading {}", path.display()))?;
-    let (violations, summary) = match &read {
-        Ok(files) => {
-            let checked = check(files);
-            let summary = checked.plugin.map(|plugin| summary(&plugin, files));
-            (checked.violations, summary)
-        }
-        Err(violations) => (violations.clone(), None),
+    let found = match read.map(|files| (check(&files), files)) {
+        Err(violations) => violations,
+        Ok((checked, files)) => match &checked.plugin {
+            None => checked.violations,
+            Some(plugin) => {
+                let mut plan = plan_alone(&files, plugin);
+                plan.refuse(checked.violations.into_iter().map(Into::into));
+                if plan.is_installable() {
+                    print(&plan_text(&plan));
+                    return Ok(ExitCode::SUCCESS);
+                }
+                let mut found = plan.reasons();
+                found.extend(plan.remarks.into_iter().map(|each| {
+                    let message = format!("(a remark) {}", each.message);
+                    Violation::new(each.pointer, each.code, message)
+                }));
+                found
+            }
+        },
     };
-    match summary {
-        Some(summary) if violations.is_empty() => {
-            print(&summary);
-            Ok(ExitCode::SUCCESS)
-        }
-        _ => {
-            let lines = violations.iter().map(|each| {
-                let place = format!("{} {}", path.display(), each.pointer);
-                let message = each.message.replace('\n', " ");
-                format!("{}: {message}\n", place.trim_end())
-            });
-            print(&lines.collect::<String>());
-            Ok(ExitCode::FAILURE)
-        }
-    }
-}
-
-fn summary(plugin: &Plugin, files: &PluginFiles) -> String {
-    let manifest = &plugin.manifest;
-    let tools = plugin.tools.iter().map(|tool| {
-        let effects = match tool.flags.effect_class() {
-            EffectClass::ReadOnly => "reads only",
-            EffectClass::Idempotent => "has effects, repeating it has no more",
-            EffectClass::SideEffecting => "has effects",
-            EffectClass::Destructive => "destroys data",
+    let lines = found.iter().map(|each| {
+        // A pointer alone is one into the manifest.
+        let file = if each.pointer.starts_with('/') {
+            MANIFEST
+        } else {
+            ""
         };
-        format!("tool     {}  {effects}\n", tool.id)
+        let place = format!("{} {file}{}", path.display(), each.pointer);
+        let message = each.message.replace('\n', " ");
+        format!("{}: {message}\n", place.trim_end())
     });
-    format!(
-        "name     {}\nversion  {}\n{}files    {} with {} bytes\ndigest   {}\n",
-        manifest.name,
-        manifest.version,
-        tools.collect::<String>(),
-        files.all().len(),
-        files.bytes(),
-        files.digest()
-    )
+    print(&lines.collect::<String>());
+    Ok(ExitCode::FAILURE)
 }
 
 fn make(name: &str) -> anyhow::Result<ExitCode> {
     let files = template(name).with_context(|| {
         format!("'{name}' is no name for a plugin; use up to 64 lower-case letters, digits and '-'")
     })?;
+    if let Ok(files) = PluginFiles::new(files.clone())
+        && let Some(plugin) = check(&files).plugin
+    {
+        let reasons = plan_alone(&files, &plugin).reasons();
+        ensure!(reasons.is_empty(), "{}", sentences(&reasons));
+    }
     let written = write_new_directory(Path::new(name), &files);
     written.with_context(|| format!("making the directory {name}"))?;
     print(&format!(

@@ -25,8 +25,8 @@ const RESERVED_WORDS: [&str; 8] = [
     "on_error",
     "retry",
 ];
-/// The namespaces that are reserved to the platform's tools, besides the derived ones.
-const PLATFORM_PREFIXES: [&str; 3] = ["system:", "agent:", "mcp:"];
+/// The namespaces that are reserved to the platform's tools and node types, besides the derived ones.
+const PLATFORM_PREFIXES: [&str; 4] = ["system:", "core:", "agent:", "mcp:"];
 const RESERVED_PREFIXES: [&str; 3] = ["common_", "uri_", "type_hint_"];
 
 /// Checks an id that a definition declares.
@@ -213,6 +213,7 @@ mod tests {
             ("onError", "reserved_word"),
             ("Item", "reserved_word"),
             ("system:now", "reserved_prefix"),
+            ("core:Echo", "reserved_prefix"),
             ("Agent:x", "reserved_prefix"),
             ("ѕystem:now", "reserved_prefix"),
             ("wоrkflow:greet", "reserved_prefix"),

@@ -11,6 +11,7 @@
 //! - [`read_path`], [`write_new_directory`]: either container at a path, for commands.
 //! - [`template`]: the files of a new plugin.
 //! - [`check`]: the plugin of files, and all faults of its manifest and of its tools.
+//! - [`plan_alone`]: the plan of it where nothing is installed.
 
 mod archive;
 mod check;
@@ -20,6 +21,7 @@ mod limits;
 mod names;
 mod package_set;
 mod place;
+mod plan;
 mod refusal;
 mod template;
 
@@ -31,7 +33,9 @@ pub use limits::{MAX_ASSET_BYTES, MAX_ASSETS, MAX_ENTRIES};
 pub use names::{MAX_COMPONENT_BYTES, MAX_DEPTH, MAX_PATH_BYTES};
 pub use package_set::PluginSet;
 pub use place::{read_path, write_new_directory};
+pub use plan::{TAVERN, plan_alone};
 pub use template::template;
+pub use tool_domain::plan::render::text as plan_text;
 
 /// The file that makes a directory a plugin.
 pub const MANIFEST: &str = "plugin.yaml";

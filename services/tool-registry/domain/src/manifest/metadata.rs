@@ -83,10 +83,12 @@ fn has_form(name: &str) -> bool {
 /// Reads the version, a label that should be a semantic version.
 pub(super) fn version(root: &mut Section<'_>, findings: &mut Findings) -> String {
     let version = root.text("version", findings).unwrap_or_default();
-    if !version.is_empty() && Version::parse(&version).is_err() {
+    if !version.is_empty()
+        && let Err(error) = Version::parse(&version)
+    {
         let message = format!(
-            "the version '{version}' is not a semantic version, so versions of this plugin cannot be \
-             ordered; write it like '1.4.0', in quotes"
+            "the version '{version}' is not a semantic version ({error}), so versions of this plugin \
+             cannot be ordered; write three numbers, like 1.4.0"
         );
         findings.remark("/version", "version_form", message);
     }

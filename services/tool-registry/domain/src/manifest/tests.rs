@@ -84,6 +84,31 @@ fn a_name_is_all_that_a_plugin_needs_and_unknown_keys_are_remarked() {
     assert!(manifest.diagnostics[1].message.contains("'icon'"));
 }
 
+#[test]
+fn a_remark_on_a_version_says_why_it_is_none() {
+    for (version, reason) in [
+        (
+            "1.5",
+            "unexpected end of input while parsing minor version number",
+        ),
+        (
+            "'1.5'",
+            "unexpected end of input while parsing minor version number",
+        ),
+        ("v1.4.0", "unexpected character 'v'"),
+        ("'1.4.01'", "invalid leading zero in patch version number"),
+    ] {
+        let manifest = read(&format!("name: p\nversion: {version}\n")).unwrap();
+        let message = &manifest.diagnostics[0].message;
+        assert!(message.contains(reason), "{message}");
+        assert!(!message.contains("in quotes"), "{message}");
+    }
+    for version in ["1.4.0", "'1.4.0'", "1.4.0-rc.1"] {
+        let manifest = read(&format!("name: p\nversion: {version}\n")).unwrap();
+        assert_eq!(manifest.diagnostics, []);
+    }
+}
+
 /// Reads a manifest and compares the places and codes of its problems.
 fn check(text: &str, expected: &[(&str, &str)]) {
     let wrong = read(text).unwrap_err();

@@ -15,7 +15,9 @@ use crate::{
 };
 
 /// Names of plugins whose namespace is the platform's.
-const RESERVED_PLUGINS: [&str; 6] = ["system", "workflow", "node", "agent", "mcp", "builtin"];
+const RESERVED_PLUGINS: [&str; 7] = [
+    "system", "core", "workflow", "node", "agent", "mcp", "builtin",
+];
 
 /// Returns each name of the new version that the platform reserves or another owner holds.
 pub(super) fn of(input: &PlanInput<'_>) -> Vec<Conflict> {

@@ -1,5 +1,6 @@
 //! The types of a plan. Their JSON is the plan's document.
 
+use call_outcome::Violation;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -10,8 +11,6 @@ use crate::{
 /// The plan of a change of a plugin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The id of the plan, given by the caller.
-    pub plan_id: String,
     /// The name of the plugin.
     pub plugin: String,
     /// The version of the new package; empty if none is stated.
@@ -20,7 +19,7 @@ pub struct Plan {
     pub package_digest: String,
     /// The origin of the package, such as `archive` or `directory`.
     pub source: String,
-    /// The time from which the plan does not hold any more, as RFC 3339.
+    /// The time from which the plan does not hold any more, as RFC 3339; empty if no server holds it.
     pub expire_time: String,
     /// The version in force; null for a first install.
     pub replaces: Option<Replaced>,
@@ -48,7 +47,7 @@ pub struct Plan {
     pub remarks: Vec<PlanRemark>,
     /// Findings that stop the plan.
     pub violations: Vec<PlanRemark>,
-    /// The digest that is approved, with its `sha256:`.
+    /// The digest that is approved, with its `sha256:`; empty if it cannot be installed, or no server holds it.
     pub plan_digest: String,
 }
 
@@ -250,14 +249,39 @@ impl Plan {
         self.conflicts.is_empty() && self.violations.is_empty()
     }
 
+    /// Adds findings that stop the plan, and computes its digest anew.
+    pub fn refuse(&mut self, violations: impl IntoIterator<Item = PlanRemark>) {
+        self.violations.extend(violations);
+        self.plan_digest = match self.is_installable() && !self.expire_time.is_empty() {
+            true => self.digest(),
+            false => String::new(),
+        };
+    }
+
+    /// Returns everything that stops an install.
+    pub fn reasons(&self) -> Vec<Violation> {
+        let found = self.violations.iter().map(|found| {
+            let (place, code) = (found.pointer.clone(), found.code.clone());
+            Violation::new(place, code, found.message.clone())
+        });
+        let conflicts = self.conflicts.iter().map(|conflict| {
+            let message = format!(
+                "'{}' is taken by {}: {}; {}",
+                conflict.id, conflict.held_by, conflict.how, conflict.remedy
+            );
+            Violation::new("", "conflict", message)
+        });
+        found.chain(conflicts).collect()
+    }
+
     /// Computes the digest of the plan, with its `sha256:`: SHA-256 over the canonical JSON without
-    /// `plan_digest`, `plan_id` and `expire_time`. The latter two are left out so that the same change,
-    /// planned twice, has the same digest: an approval then holds for the change and not for the
-    /// moment at which it was planned.
-    pub fn digest(&self) -> String {
+    /// `plan_digest`, `expire_time` and `dependents`, so that the same change, planned twice, has the same
+    /// digest: an approval then holds for the change, and not for the moment at which it was planned or
+    /// its users at that moment.
+    pub(super) fn digest(&self) -> String {
         let mut document = serde_json::to_value(self).unwrap_or_default();
         if let Some(members) = document.as_object_mut() {
-            for key in ["plan_digest", "plan_id", "expire_time", "dependents"] {
+            for key in ["plan_digest", "expire_time", "dependents"] {
                 members.remove(key);
             }
         }

@@ -5,18 +5,20 @@ use std::collections::BTreeMap;
 use approval_rules::EffectClass;
 use semver::Version;
 use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
 
 use super::document::Dependents;
-use crate::{definition::Definition, hook_point::HookPoint, manifest::Manifest, tool::Origin};
+use crate::{
+    definition::Definition, hook_point::HookPoint, manifest::Manifest, package::PackageFile,
+    tool::Origin,
+};
 
 /// All that a plan is made of.
 #[derive(Clone, Debug)]
 pub struct PlanInput<'a> {
-    /// The id of the plan.
-    pub plan_id: &'a str,
     /// The origin of the package, such as `archive` or `directory`.
     pub source: &'a str,
-    /// The time from which the plan does not hold any more, as RFC 3339.
+    /// The time from which the plan does not hold any more, as RFC 3339; empty if no server holds it.
     pub expire_time: &'a str,
     /// The version in force; none for a first install.
     pub in_force: Option<PluginVersion<'a>>,
@@ -67,6 +69,16 @@ pub struct PackedFile {
     pub size: u64,
     /// The SHA-256 of the content, 64 hexadecimal digits.
     pub sha256: String,
+}
+
+impl From<&PackageFile> for PackedFile {
+    fn from(file: &PackageFile) -> Self {
+        Self {
+            path: file.path.clone(),
+            size: file.content.len() as u64,
+            sha256: hex::encode(Sha256::digest(&file.content)),
+        }
+    }
 }
 
 /// A kind of a name that has one owner.

@@ -9,11 +9,10 @@ use super::{
 };
 use crate::options::{OptionState, OptionValues};
 
-/// Makes the plan of a change, with its digest.
+/// Makes the plan of a change, with its digest if it can be installed.
 pub fn make(input: &PlanInput<'_>) -> Plan {
     let (in_force, new) = (input.in_force.as_ref(), &input.new);
     let mut plan = Plan {
-        plan_id: input.plan_id.to_owned(),
         plugin: new.manifest.name.to_string(),
         version: new.manifest.version.clone(),
         package_digest: new.package_digest.to_owned(),
@@ -37,7 +36,7 @@ pub fn make(input: &PlanInput<'_>) -> Plan {
         violations: remarks::violations(input),
         plan_digest: String::new(),
     };
-    plan.plan_digest = plan.digest();
+    plan.refuse([]);
     plan
 }
 

@@ -32,8 +32,10 @@ pub fn text(plan: &Plan) -> String {
             text.at(&remark.pointer, &remark.message);
         }
     }
-    text.blank();
-    text.line(0, &format!("Plan digest {}", plan.plan_digest));
+    if !plan.plan_digest.is_empty() {
+        text.blank();
+        text.line(0, &format!("Plan digest {}", plan.plan_digest));
+    }
     text.written
 }
 
@@ -81,13 +83,13 @@ fn headline(plan: &Plan, text: &mut Lines) {
         None => first.push_str(", a first install"),
     }
     text.line(0, &first);
-    text.line(
-        0,
-        &format!(
-            "Plan {} from {}, to be decided before {}",
-            plan.plan_id, plan.source, plan.expire_time
-        ),
-    );
+    if !plan.expire_time.is_empty() {
+        let (source, time) = (&plan.source, &plan.expire_time);
+        text.line(
+            0,
+            &format!("Plan from {source}, to be decided before {time}"),
+        );
+    }
     text.line(0, &format!("Package {}", plan.package_digest));
 }
 

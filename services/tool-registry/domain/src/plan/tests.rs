@@ -92,7 +92,6 @@ impl Default for Around {
 impl Around {
     fn input<'a>(&'a self, in_force: Option<&'a Case>, new: &'a Case) -> PlanInput<'a> {
         PlanInput {
-            plan_id: "plan_0197c2",
             source: "archive",
             expire_time: "2026-11-23T09:00:00Z",
             in_force: in_force.map(Case::version),
@@ -190,7 +189,6 @@ fn the_plan_of_the_example_has_the_json_of_the_design() {
     };
     assert_eq!(keys(&found), keys(expected));
     for key in [
-        "plan_id",
         "plugin",
         "version",
         "package_digest",
@@ -248,17 +246,39 @@ fn the_same_change_has_the_same_digest_whenever_it_is_planned() {
     let around = around_city_weather();
     let plan = around.plan(Some(&old), &new);
     let again = make(&PlanInput {
-        plan_id: "plan_other",
         expire_time: "2027-01-01T00:00:00Z",
         ..around.input(Some(&old), &new)
     });
-    assert_eq!(plan.plan_digest, again.plan_digest);
-    assert_eq!(plan.plan_digest, plan.digest());
-    assert!(plan.plan_digest.starts_with("sha256:") && plan.plan_digest.len() == 71);
+    assert_eq!(plan.digest(), again.digest());
+    assert!(plan.digest().starts_with("sha256:") && plan.digest().len() == 71);
     let mut other = plan.clone();
     other.permissions[0].reason.push('!');
-    assert_ne!(other.digest(), plan.plan_digest);
-    assert_ne!(around.plan(None, &new).plan_digest, plan.plan_digest);
+    assert_ne!(other.digest(), plan.digest());
+    assert_ne!(around.plan(None, &new).digest(), plan.digest());
+}
+
+#[test]
+fn only_a_plan_that_can_be_installed_has_a_digest() {
+    let case = |name: &str| Case::new(&format!("name: {name}\n"), &[], NEW_DIGEST);
+    let mut plan = Around::default().plan(None, &case("p"));
+    assert_eq!(plan.plan_digest, plan.digest());
+    let text = render::text(&plan);
+    assert!(
+        text.contains("\nPlan from archive, to be decided before 2026"),
+        "{text}"
+    );
+    assert!(text.ends_with(&format!("\nPlan digest {}\n", plan.plan_digest)));
+    let refused = Around::default().plan(None, &case("core"));
+    plan.refuse([PlanRemark {
+        code: "no_tools".to_owned(),
+        pointer: "plugin.yaml/tools/entry".to_owned(),
+        message: "there is no tool".to_owned(),
+    }]);
+    for plan in [plan, refused] {
+        assert_eq!(plan.plan_digest, "");
+        let text = render::text(&plan);
+        assert!(!text.contains("Plan digest"), "{text}");
+    }
 }
 
 fn simple(flags: &Value) -> Value {
@@ -540,7 +560,6 @@ fn a_plan_reads_well_before_it_is_approved() {
         assert!(text.contains(line), "{line}\n---\n{text}");
     }
     assert!(!text.contains("Used by listed"));
-    assert!(text.ends_with(&format!("\nPlan digest {}\n", plan.plan_digest)));
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! The permissions of plugins: which are asked for, and whether a person has to approve a change.
 
 use call_outcome::Violation;
-use plugin_package::Plugin;
-use tool_domain::plan::{PackedFile, PluginVersion, approval};
+use plugin_package::{Plugin, PluginFiles, plan_alone};
+use tool_domain::plan::approval;
 
 use crate::tools::ActivePlugin;
 
 /// The code of a finding about files that wait for a person.
-const APPROVAL_NEEDED: &str = "approval_needed";
+pub(super) const APPROVAL_NEEDED: &str = "approval_needed";
 
 /// Returns everything that a plugin asks for, as plans spell it.
 pub(super) fn asked_for(plugin: &Plugin) -> Vec<String> {
@@ -17,11 +17,12 @@ pub(super) fn asked_for(plugin: &Plugin) -> Vec<String> {
         .collect()
 }
 
-/// Returns the permissions of a plugin that cannot be granted yet; the places are in its manifest.
-pub(super) fn not_yet(plugin: &Plugin) -> Vec<Violation> {
-    let requests = plugin.manifest.permissions.iter();
-    let refusals = requests.filter_map(|request| request.refusal());
-    let in_manifest = refusals.map(|mut violation| {
+/// Returns everything for which no plan of a plugin can be installed, besides the ids of its tools, which are left out
+/// one by one; the places are in its manifest.
+fn refused(files: &PluginFiles, plugin: &Plugin) -> Vec<Violation> {
+    let mut plan = plan_alone(files, plugin);
+    plan.conflicts.retain(|conflict| conflict.kind == "plugin");
+    let in_manifest = plan.reasons().into_iter().map(|mut violation| {
         violation.pointer.insert_str(0, plugin_package::MANIFEST);
         violation
     });
@@ -33,24 +34,25 @@ pub(super) fn not_yet(plugin: &Plugin) -> Vec<Violation> {
 /// # Errors
 /// All reasons against it.
 pub(super) fn check(
-    plugin: &Plugin,
+    (files, plugin): (&PluginFiles, &Plugin),
+    place: &str,
     before: Option<&ActivePlugin>,
     is_approved: bool,
 ) -> Result<(), Vec<Violation>> {
-    let not_yet = not_yet(plugin);
-    if !not_yet.is_empty() {
-        return Err(not_yet);
+    let refused = refused(files, plugin);
+    if !refused.is_empty() {
+        return Err(refused);
     }
     if is_approved {
         return Ok(());
     }
-    let in_force = before.map(|before| version_of(&before.plugin, &[]));
-    let reasons = approval::reasons(in_force.as_ref(), &version_of(plugin, &[]));
+    let in_force = before.map(|before| before.plugin.version(&[]));
+    let reasons = approval::reasons(in_force.as_ref(), &plugin.version(&[]));
     if reasons.is_empty() {
         return Ok(());
     }
     let message = format!(
-        "{} A person has to approve it: plan it with `tavern plugins plan`, and install the plan",
+        "{} A person has to approve it: plan it with `tavern plugins plan {place}`, and install the plan",
         reasons.join(" ")
     );
     Err(vec![Violation::new(
@@ -58,15 +60,4 @@ pub(super) fn check(
         APPROVAL_NEEDED,
         message,
     )])
-}
-
-/// Returns a plugin as plans and approvals compare it.
-pub(super) fn version_of<'a>(plugin: &'a Plugin, files: &'a [PackedFile]) -> PluginVersion<'a> {
-    PluginVersion {
-        manifest: &plugin.manifest,
-        tools: &plugin.tools,
-        nodes: &[],
-        files,
-        package_digest: &plugin.digest,
-    }
 }

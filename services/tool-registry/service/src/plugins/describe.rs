@@ -2,9 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use tool_domain::{diagnostic::Diagnostic, tool::Origin};
+use call_outcome::Violation;
+use tool_domain::{
+    diagnostic::{Diagnostic, Severity},
+    tool::Origin,
+};
 
-use super::catalogue::PluginCatalogue;
+use super::{
+    approval::APPROVAL_NEEDED,
+    catalogue::PluginCatalogue,
+    scan::{REMOVED, REPLACED},
+};
 use crate::tools::{ActivePlugin, PluginChoices, Revision};
 
 /// A plugin as the API shows it: one in force, or one that was left out.
@@ -53,7 +61,7 @@ impl PluginCatalogue {
             .map(|plugin| describe(plugin, revision, choices))
             .collect();
         for (directory, found) in &*self.findings() {
-            let violations = found.violations.iter().map(Diagnostic::from);
+            let violations = found.violations.iter().map(finding);
             match all.iter_mut().find(|plugin| plugin.directory == *directory) {
                 Some(plugin) => {
                     plugin.diagnostics.extend(violations);
@@ -69,6 +77,15 @@ impl PluginCatalogue {
         all.sort_by(|a, b| (&a.directory, &a.name).cmp(&(&b.directory, &b.name)));
         all
     }
+}
+
+/// Returns a finding about files: an error unless they have no fault, and wait for a person.
+fn finding(violation: &Violation) -> Diagnostic {
+    let mut found = Diagnostic::from(violation);
+    if [APPROVAL_NEEDED, REMOVED, REPLACED].contains(&&*found.code) {
+        found.severity = Severity::Warning;
+    }
+    found
 }
 
 fn describe(in_force: &ActivePlugin, revision: &Revision, choices: &PluginChoices) -> PluginInfo {

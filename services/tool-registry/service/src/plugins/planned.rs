@@ -1,28 +1,17 @@
 //! The plan of an installation against the plugins in force.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::LazyLock,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use call_outcome::Violation;
-use plugin_package::{Plugin, PluginFiles, check};
+use plugin_package::{Plugin, PluginFiles, TAVERN, check};
 use serde_json::Map;
-use sha2::{Digest, Sha256};
 use tool_domain::{
-    manifest::Version,
-    plan::{Dependents, HeldName, NameKind, PackedFile, Plan, PlanInput, PlanRemark, make, render},
+    plan::{Dependents, HeldName, NameKind, Plan, PlanInput, PlanRemark, make, render},
     tool::Origin,
 };
 
 use super::{approval, catalogue::PluginCatalogue};
 use crate::tools::Revision;
-
-/// The version of this service, as manifests require it.
-static TAVERN: LazyLock<Version> = LazyLock::new(|| {
-    let version = env!("CARGO_PKG_VERSION").parse();
-    version.expect("the version of a package is a semantic version")
-});
 
 /// A plan as its caller reads it.
 #[derive(Clone, Debug, Default)]
@@ -78,32 +67,16 @@ impl PluginCatalogue {
         names.extend(plugin.tools.iter().map(|tool| tool.id.to_string()));
         let unable = self.inner.surroundings.unable(&plugin);
         let (unable, dependents) = tokio::join!(unable, self.dependents(&names));
-        let mut plan = plan_of(
-            &revision,
-            (files, &plugin),
-            (directory, expires),
-            &dependents,
-        );
-        let of_files = checked
-            .violations
-            .iter()
-            .chain(&unable)
-            .map(|found| PlanRemark {
-                code: found.code.to_string(),
-                pointer: found.pointer.clone(),
-                message: found.message.clone(),
-            });
-        plan.violations.extend(of_files);
-        plan.plan_digest = plan.digest();
+        let around = (directory, expires);
+        let mut plan = plan_of(&revision, (files, &plugin), around, &dependents);
+        let found = checked.violations.into_iter().chain(unable);
+        plan.refuse(found.map(PlanRemark::from));
         Planned {
-            digest: match plan.is_installable() {
-                true => plan.plan_digest.clone(),
-                false => String::new(),
-            },
+            digest: plan.plan_digest.clone(),
             plugin: plan.plugin.clone(),
             json: serde_json::to_string(&plan).expect("a plan has text keys only"),
             text: render::text(&plan),
-            violations: violations_of(&plan),
+            violations: plan.reasons(),
             permissions: approval::asked_for(&plugin),
             expires: Some(expires),
         }
@@ -124,9 +97,9 @@ fn plan_of(
     dependents: &Dependents,
 ) -> Plan {
     let before = revision.plugins.get(plugin.manifest.name.as_str());
-    let files_before = before.map(|before| packed(&before.files));
+    let files_before = before.map(|before| before.files.packed());
     let in_force = before.zip(files_before.as_ref());
-    let in_force = in_force.map(|(before, files)| approval::version_of(&before.plugin, files));
+    let in_force = in_force.map(|(before, files)| before.plugin.version(files));
     let tools = revision.catalogue.tools();
     let effects = tools.map(|tool| (tool.id().to_owned(), tool.flags().effect_class()));
     let expire_time = prost_types::Timestamp {
@@ -134,14 +107,13 @@ fn plan_of(
         nanos: 0,
     };
     make(&PlanInput {
-        plan_id: "",
         source: match directory {
             "" => "archive",
             _ => "directory",
         },
         expire_time: &expire_time.to_string(),
         in_force,
-        new: approval::version_of(plugin, &packed(files)),
+        new: plugin.version(&files.packed()),
         tavern: &TAVERN,
         held: &held(revision),
         effects: &effects.collect::<BTreeMap<_, _>>(),
@@ -160,15 +132,6 @@ pub(super) fn names_of(revision: &Revision, plugin: &str) -> BTreeSet<String> {
     names.filter(|name| !name.is_empty()).collect()
 }
 
-fn packed(files: &PluginFiles) -> Vec<PackedFile> {
-    let files = files.all().into_iter().map(|file| PackedFile {
-        path: file.path.clone(),
-        size: file.content.len() as u64,
-        sha256: hex::encode(Sha256::digest(&file.content)),
-    });
-    files.collect()
-}
-
 /// Returns the names of the platform and of plugins. Names that tenants gave to tools of their own are not among them,
 /// as no plan may show them to another tenant.
 fn held(revision: &Revision) -> Vec<HeldName> {
@@ -185,22 +148,4 @@ fn held(revision: &Revision) -> Vec<HeldName> {
         owner: Origin::Plugin(name.clone()),
     });
     tools.chain(plugins).collect()
-}
-
-fn violations_of(plan: &Plan) -> Vec<Violation> {
-    let found = plan.violations.iter().map(|found| {
-        Violation::new(
-            found.pointer.clone(),
-            found.code.clone(),
-            found.message.clone(),
-        )
-    });
-    let conflicts = plan.conflicts.iter().map(|conflict| {
-        let message = format!(
-            "'{}' is taken by {}: {}; {}",
-            conflict.id, conflict.held_by, conflict.how, conflict.remedy
-        );
-        Violation::new("", "conflict", message)
-    });
-    found.chain(conflicts).collect()
 }

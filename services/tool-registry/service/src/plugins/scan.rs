@@ -31,6 +31,12 @@ const PERIOD: Duration = Duration::from_secs(2);
 /// The scans between two removals of values whose time is over.
 const ROUNDS_PER_EXPIRY: u32 = 1_800;
 
+/// The code of a finding about files in whose place another package was installed.
+pub(super) const REPLACED: &str = "plugin_replaced";
+
+/// The code of a finding about files of a plugin that was removed.
+pub(super) const REMOVED: &str = "plugin_removed";
+
 /// The plugins as a scan of the directory changes them.
 struct Scan<'a> {
     state: PluginState,
@@ -251,12 +257,12 @@ impl Scan<'_> {
         }
         if present.is_some_and(|kept| kept.ignored_digest == files.digest()) {
             let message = "is not in force, because another package was installed in its place; change a file of it, or plan and install it again";
-            return vec![Violation::new("", "plugin_replaced", message)];
+            return vec![Violation::new("", REPLACED, message)];
         }
         let removed = self.state.removed.get(name);
         if removed.is_some_and(|removed| removed.ignored_digest == files.digest()) {
             let message = "was removed; change a file of it, or plan and install it again";
-            return vec![Violation::new("", "plugin_removed", message)];
+            return vec![Violation::new("", REMOVED, message)];
         }
         if is_present && !checked.violations.is_empty() {
             return checked.violations.clone();
@@ -264,9 +270,12 @@ impl Scan<'_> {
         let permissions = approval::asked_for(plugin);
         let before = self.revision.plugins.get(name);
         let is_approved = self.lock.approves(name, files.digest());
-        if let Err(mut findings) =
-            approval::check(plugin, before.map(|before| &**before), is_approved)
-        {
+        if let Err(mut findings) = approval::check(
+            (files, plugin),
+            place,
+            before.map(|before| &**before),
+            is_approved,
+        ) {
             findings.extend(checked.violations.iter().cloned());
             return findings;
         }

@@ -251,16 +251,23 @@ fn a_new_plugin_passes_the_check_and_faults_are_printed_one_per_line() -> anyhow
     assert!(checked.status.success(), "{checked:?}");
     let printed = text(&checked.stdout);
     for line in [
-        "name     demo\n",
-        "version  0.1.0\n",
-        "tool     demo:greet  reads only\n",
-        "files    4 with ",
-        "digest   sha256:",
+        "demo 0.1.0, a first install\nPackage sha256:",
+        "\n  demo:greet (new)\n    It declares that it changes nothing.\n",
+        "\nFiles: 4, ",
     ] {
         assert!(printed.contains(line), "{line} is not in {printed}");
     }
+    // No server holds this plan.
+    assert!(!printed.contains("Plan "), "{printed}");
     assert!(!run(&["plugins", "new", "demo"])?.status.success());
     assert!(!run(&["plugins", "new", "../other"])?.status.success());
+    for reserved in ["system", "core"] {
+        let refused = run(&["plugins", "new", reserved])?;
+        assert!(!refused.status.success(), "{refused:?}");
+        let reason = text(&refused.stderr);
+        assert!(reason.contains("reserved to the platform"), "{reason}");
+        assert!(!directory.path().join(reserved).exists());
+    }
 
     let plugin = directory.path().join("demo");
     std::fs::write(plugin.join("plugin.yaml"), "name: ''\n")?;
@@ -274,5 +281,43 @@ fn a_new_plugin_passes_the_check_and_faults_are_printed_one_per_line() -> anyhow
         .collect();
     let expected = ["demo plugin.yaml/name", "demo tools/greet.tool.json"];
     assert_eq!(places, expected, "{printed}");
+    Ok(())
+}
+
+#[test]
+fn a_check_says_what_each_plan_of_the_plugin_says() -> anyhow::Result<()> {
+    let directory = tempfile::tempdir()?;
+    let run = |arguments: &[&str]| -> anyhow::Result<Output> {
+        let mut command = Command::new(binary("tavern")?);
+        command.args(arguments).current_dir(directory.path());
+        Ok(command.env("TAVERN_ADDRESS", NO_SERVER).output()?)
+    };
+    run(&["plugins", "new", "demo"])?;
+    let at = |path: &str| directory.path().join("demo").join(path);
+    let manifest = std::fs::read_to_string(at("plugin.yaml"))?;
+    std::fs::write(at("plugin.yaml"), format!("{manifest}icon: star\n"))?;
+    let remarked = run(&["plugins", "check", "demo"])?;
+    assert!(remarked.status.success(), "{remarked:?}");
+    let printed = text(&remarked.stdout);
+    assert!(printed.contains("\nRemarks\n  - /icon: "), "{printed}");
+
+    let wrong =
+        "icon: star\nrequires: {tavern: '>=9'}\npermissions: {network: [{host: example.org}]}\n";
+    std::fs::write(at("plugin.yaml"), format!("{manifest}{wrong}"))?;
+    let tool = std::fs::read_to_string(at("tools/greet.tool.json"))?;
+    let tool = tool.replace("demo:greet", "system:env");
+    std::fs::write(at("tools/greet.tool.json"), tool)?;
+    let refused = run(&["plugins", "check", "demo"])?;
+    assert_eq!(refused.status.code(), Some(1));
+    let printed = text(&refused.stdout);
+    for line in [
+        "demo plugin.yaml/requires/tavern: ",
+        "demo plugin.yaml/permissions/network",
+        "demo: 'system:env' is taken by platform: ids that begin with 'system:'",
+        "demo plugin.yaml/icon: (a remark) ",
+    ] {
+        let named = printed.lines().any(|printed| printed.starts_with(line));
+        assert!(named, "{line} begins no line of {printed}");
+    }
     Ok(())
 }

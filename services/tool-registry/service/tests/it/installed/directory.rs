@@ -2,6 +2,8 @@
 
 use std::{fs, path::PathBuf, time::Duration};
 
+use contracts::tavern::common::v1::Severity;
+
 use super::*;
 
 fn write(fixture: &Fixture, directory: &str, files: &[(&str, String)]) -> PathBuf {
@@ -135,11 +137,33 @@ async fn r105_a_plugin_that_asks_waits_for_a_person_or_for_the_lock() {
     write(&fixture, "dice", &asking);
     let waiting = until_found(&fixture, "dice", "approval_needed").await;
     assert!(!waiting.loaded);
+    let finding = &waiting.diagnostics[0];
+    assert_eq!(finding.severity(), Severity::Warning);
+    let command = "`tavern plugins plan dice`";
+    assert!(finding.message.contains(command), "{finding:?}");
     let planned = plan_directory(&fixture, "dice").await.unwrap();
     let plan: Value = serde_json::from_str(&planned.plan_json).unwrap();
     let lock = json!({"plugins": [{"name": "dice", "package_digest": plan["package_digest"]}]});
     fs::write(fixture.plugins.join("plugins.lock"), lock.to_string()).unwrap();
     until_rolled(&fixture, 2).await;
+}
+
+#[tokio::test]
+async fn files_that_no_plan_could_install_are_not_in_force() {
+    let fixture = watched().await;
+    write(&fixture, "dice", &dice("1"));
+    until_rolled(&fixture, 1).await;
+    let mut other_version = dice("2");
+    other_version[0].1 = format!("{MANIFEST}requires: {{tavern: '>=9'}}\n");
+    write(&fixture, "dice", &other_version);
+    until_found(&fixture, "dice", "version_out_of_range").await;
+    let mut reserved = dice("3");
+    reserved[0].1 = MANIFEST.replace("dice", "core");
+    write(&fixture, "reserved", &reserved);
+    let refused = until_found(&fixture, "reserved", "conflict").await;
+    assert!(!refused.loaded);
+    assert_eq!(refused.diagnostics[0].severity(), Severity::Error);
+    assert_eq!(rolled(&fixture).await, 1);
 }
 
 #[tokio::test]
