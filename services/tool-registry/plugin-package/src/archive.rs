@@ -38,7 +38,7 @@ const MAX_ENTRY_RATIO: usize = 100;
 const MAX_RATIO: usize = 20;
 
 /// Reads a plugin's archive. The plugin is at its root, or in its only top directory, which is left out of the paths
-/// then. Entries whose names begin with a dot are passed over. Modes, times and comments are dropped.
+/// then. Entries are passed over as in [`read_directory`](crate::read_directory). Modes, times and comments are dropped.
 ///
 /// # Errors
 /// All violations, each at the name of its entry, or for the archive as a whole at none: more than

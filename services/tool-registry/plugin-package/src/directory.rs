@@ -39,7 +39,8 @@ pub fn open_plugin(root: &Dir, name: &str) -> Result<Option<Dir>, Vec<Violation>
     }
 }
 
-/// Reads every file of a plugin's directory into memory. Names that begin with a dot are passed over.
+/// Reads every file of a plugin's directory into memory. Names that begin with a dot, and files that Python makes when
+/// it runs a script, are passed over.
 ///
 /// # Errors
 /// All violations, among them every link and special file, up to the bound that the directory exceeds; then those of

@@ -25,7 +25,7 @@ impl PluginFiles {
     /// Makes the files of a plugin, in any order. A file beneath the top-level `web/` or `dist/` is a front-end asset.
     ///
     /// # Errors
-    /// All violations: a name that is refused or begins with a dot, names that a file system may take for one, no
+    /// All violations: a name that is refused or passed over, names that a file system may take for one, no
     /// `plugin.yaml` or two, more than [`MAX_FILES`](tool_domain::package::MAX_FILES) files or
     /// [`MAX_BYTES`](tool_domain::package::MAX_BYTES) bytes, more than [`MAX_ASSETS`](crate::MAX_ASSETS) assets or
     /// [`MAX_ASSET_BYTES`](crate::MAX_ASSET_BYTES) bytes of assets.
@@ -83,7 +83,7 @@ fn check_all(files: &[PackageFile]) -> Result<(), Vec<Violation>> {
         if let Err(refusal) = names::check(&file.path) {
             wrong.push(refusal.into());
         } else if names::is_passed_over(&file.path) {
-            let message = "begins with a dot; rename it or leave it out";
+            let message = "has a name that is passed over; rename it or leave it out";
             wrong.push(Refusal::new(&file.path, "invalid_path", message).into());
         }
     }

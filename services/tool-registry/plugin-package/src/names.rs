@@ -15,9 +15,11 @@ pub const MAX_COMPONENT_BYTES: usize = 100;
 /// The most names of a path, the file's own included.
 pub const MAX_DEPTH: usize = 12;
 
-/// Whether a reader passes over a path, as a name in it begins with a dot.
+/// Whether a reader passes over a path: a name in it begins with a dot, or is of a file that Python makes when it runs
+/// a script.
 pub(crate) fn is_passed_over(path: &str) -> bool {
-    path.split('/').any(|name| name.starts_with('.'))
+    let mut names = path.split('/');
+    names.any(|name| name.starts_with('.') || name == "__pycache__" || name.ends_with(".pyc"))
 }
 
 /// Checks the path of a file or directory of a plugin.

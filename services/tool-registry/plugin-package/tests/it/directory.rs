@@ -102,6 +102,18 @@ fn names_are_held_to_the_rules_of_archives() {
 }
 
 #[test]
+fn a_script_that_was_run_leaves_the_digest_as_it_was() {
+    let plugins = Plugins::new();
+    plugins.put("demo/plugin.yaml", "name: demo\n");
+    plugins.put("demo/lib/a.py", "x = 1");
+    let before = read_directory(&plugins.open()).unwrap();
+    plugins.put("demo/lib/__pycache__/a.cpython-313.pyc", "x");
+    plugins.put("demo/lib/a.pyc", "x");
+    plugins.put("demo/.git/HEAD", "x");
+    assert_eq!(read_directory(&plugins.open()).unwrap(), before);
+}
+
+#[test]
 fn files_bytes_and_entries_are_bounded() {
     let plugins = Plugins::new();
     for index in 0..300 {

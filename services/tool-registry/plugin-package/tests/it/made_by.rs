@@ -125,6 +125,21 @@ fn an_archive_of_a_finder_is_read_without_its_second_tree() {
 }
 
 #[test]
+fn files_that_python_makes_beside_scripts_are_no_files_of_the_plugin() {
+    let archive = Archive::of([
+        Item::stored("demo/plugin.yaml", b"name: demo\n"),
+        Item::stored("demo/lib/a.py", b"x = 1"),
+        Item::stored("demo/lib/__pycache__/", b""),
+        Item::stored("demo/lib/__pycache__/a.cpython-313.pyc", b"x"),
+        Item::stored("demo/lib/__pycache__/a.txt", b"x"),
+        Item::stored("demo/lib/a.pyc", b"x"),
+    ]);
+    let files = read_archive(&archive.bytes()).unwrap();
+    let paths: Vec<&str> = files.all().iter().map(|file| &*file.path).collect();
+    assert_eq!(paths, ["lib/a.py", "plugin.yaml"]);
+}
+
+#[test]
 fn an_archive_that_python_makes_now_is_equal_to_the_directory() {
     const SCRIPT: &str =
         "import shutil, sys; shutil.make_archive(sys.argv[1] + '/made', 'zip', sys.argv[1], 'p')";
