@@ -13,7 +13,8 @@ use contracts::tavern::registry::v1::{
 };
 use grpc_kit::Outbound;
 use prost_reflect::prost::Name;
-use tonic::Status;
+use serde_json::{Map, Value};
+use tonic::{Code, Status};
 
 use super::super::{Remote, json, print, refusal};
 
@@ -76,9 +77,12 @@ pub struct Switched {
 pub struct Options {
     /// The name of the plugin.
     name: String,
-    /// Values to set, such as `units=metric`; `units=` restores the default of an option that is no text.
+    /// Values to set, such as `units=metric`.
     #[arg(value_parser = value)]
     values: Vec<(String, String)>,
+    /// The key of an option to take its value away, so that its default holds; repeat it for more.
+    #[arg(long, value_name = "KEY")]
+    unset: Vec<String>,
 }
 
 fn value(text: &str) -> Result<(String, String), String> {
@@ -108,8 +112,14 @@ impl Package {
             }
         };
         let mut plugins = client(remote)?;
-        let planned = plugins.plan_plugin(messages);
-        let planned = planned.await.map_err(refused)?.into_inner();
+        let planned = plugins.plan_plugin(messages).await;
+        let planned = planned.map_err(|status| match status.code() {
+            Code::NotFound if self.package.is_dir() => {
+                refused(status).context(local(&self.package))
+            }
+            _ => refused(status),
+        });
+        let planned = planned?.into_inner();
         let plan = planned.plan.context("the answer has no plan")?;
         match remote.json {
             true => json::print_line(&plan)?,
@@ -119,15 +129,30 @@ impl Package {
     }
 }
 
+/// Returns the sentence on a directory of this machine, which no server can read.
+fn local(directory: &Path) -> String {
+    let example = directory.file_name().map(|name| {
+        let (name, directory) = (name.display(), directory.display());
+        format!(", such as with `python3 -m zipfile -c {name}.zip {directory}`")
+    });
+    format!(
+        "{} is a directory of this machine, which the server does not read; make a .zip of it{}, and plan that",
+        directory.display(),
+        example.unwrap_or_default()
+    )
+}
+
 /// Returns the messages with a package: an archive, or the name of a directory of the server.
 fn messages(package: &Path) -> anyhow::Result<Vec<PlanPluginRequest>> {
     let part = |part| PlanPluginRequest { part: Some(part) };
     if !package.is_file() {
         let directory = package.to_str().context("the name is not UTF-8")?;
-        ensure!(
-            !directory.contains('/'),
-            "{directory} is no file; give a .zip, or the name of a directory below the server's plugin directory"
-        );
+        if directory.contains('/') {
+            ensure!(!package.is_dir(), local(package));
+            bail!(
+                "{directory} is no file; give a .zip, or the name of a directory below the server's plugin directory"
+            );
+        }
         let directory = directory.to_owned();
         return Ok(vec![part(Part::Header(PlanPluginHeader { directory }))]);
     }
@@ -247,15 +272,18 @@ impl Options {
     pub(super) async fn execute(self, remote: &Remote) -> anyhow::Result<()> {
         let mut plugins = client(remote)?;
         let name = self.name;
-        let options = if self.values.is_empty() {
+        let options = if self.values.is_empty() && self.unset.is_empty() {
             let request = GetPluginOptionsRequest { name };
             let found = plugins.get_plugin_options(request).await.map_err(refused)?;
             found.into_inner().options
         } else {
             let texts: HashMap<String, String> = self.values.into_iter().collect();
+            let unset = self.unset.into_iter().map(|key| (key, Value::Null));
+            let unset: Map<String, Value> = unset.collect();
             let request = UpdatePluginOptionsRequest {
                 name,
                 texts,
+                values_json: Value::Object(unset).to_string(),
                 ..UpdatePluginOptionsRequest::default()
             };
             let updated = plugins.update_plugin_options(request).await;
@@ -276,21 +304,26 @@ impl Options {
 
 /// Returns an option with its value, and with the reason for which the plugin waits for it.
 fn line(option: &PluginOption) -> String {
-    let PluginOption {
-        key,
-        value_json,
-        r#type: kind,
-        ..
-    } = option;
+    let (kind, title) = (&option.r#type, &option.display_name);
+    let has_value = !option.value_json.is_empty();
     let state = match (option.is_missing, option.is_set) {
         (true, _) => "needed",
         (false, true) => "set",
-        (false, false) => "default",
+        (false, false) if has_value => "default",
+        (false, false) => "not set",
     };
-    format!(
-        "{key} = {value_json}  ({kind}, {state})  {}\n",
-        option.display_name
-    )
+    let declaration: Value = serde_json::from_str(&option.declaration_json).unwrap_or_default();
+    let deprecated = match &declaration["deprecated"] {
+        Value::String(reason) => format!(", deprecated: {reason}"),
+        Value::Bool(true) => ", deprecated".to_owned(),
+        _ => String::new(),
+    };
+    let value = match has_value {
+        true => format!(" = {}", option.value_json),
+        false => String::new(),
+    };
+    let key = &option.key;
+    format!("{key}{value}  ({kind}, {state}{deprecated})  {title}\n")
 }
 
 /// Prints the answer to a change as JSON, or as text.

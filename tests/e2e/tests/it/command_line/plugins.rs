@@ -23,7 +23,8 @@ fn printed(stack: &Stack, at: &Path, arguments: &[&str]) -> anyhow::Result<Strin
 /// Writes the archive of a plugin that is as the guide declares one.
 fn write_dice(at: &Path) -> anyhow::Result<()> {
     let manifest = "name: dice\nversion: 1.0.0\ntools: {entry: tools}\nconfigOptions:\n  \
-                    - {key: extensions.dice.sides, type: integer, minimum: 2, maximum: 100, required: true}\n\
+                    - {key: extensions.dice.sides, type: integer, minimum: 2, maximum: 100, required: true}\n  \
+                    - {key: extensions.dice.motto, type: string, deprecated: true}\n\
                     permissions:\n  resources: {wall_seconds: 20}\n";
     let tool = r#"{"id": "dice:roll", "description": "Rolls a die with as many sides as are set.",
         "readOnly": true, "parameters": {"type": "object"},
@@ -57,6 +58,14 @@ async fn a_plugin_is_planned_installed_set_called_switched_and_removed() -> anyh
     let checked = printed(&stack, at, &["plugins", "check", "dice.zip"])?;
     assert!(checked.contains("dice:roll"), "{checked}");
 
+    std::fs::create_dir(at.join("wordy"))?;
+    for written in ["wordy", "./wordy", "wordy/"] {
+        let refused = tavern(&stack, at, &["plugins", "plan", written])?;
+        let reason = text(&refused.stderr);
+        assert!(!refused.status.success());
+        assert!(reason.contains("make a .zip of it"), "{written}: {reason}");
+    }
+
     let plan = printed(&stack, at, &["plugins", "plan", "dice.zip"])?;
     for part in ["dice:roll", "wall_seconds 20", "sides"] {
         assert!(plan.contains(part), "{part}: {plan}");
@@ -81,6 +90,15 @@ async fn a_plugin_is_planned_installed_set_called_switched_and_removed() -> anyh
     let wrong = tavern(&stack, at, &["plugins", "options", "dice", "sides=1"])?;
     assert!(!wrong.status.success());
     assert!(text(&wrong.stderr).contains("2"), "{wrong:?}");
+    let motto = "extensions.dice.motto";
+    let lucky = printed(&stack, at, &["plugins", "options", "dice", "motto=luck"])?;
+    let line = format!("{motto} = \"luck\"  (string, set, deprecated)");
+    assert!(lucky.contains(&line), "{lucky}");
+    let unset = ["plugins", "options", "dice", "--unset", "motto"];
+    let unset = printed(&stack, at, &unset)?;
+    let line = format!("{motto}  (string, not set, deprecated)");
+    assert!(unset.contains(&line), "{unset}");
+    assert!(unset.contains("extensions.dice.sides = 20"), "{unset}");
 
     printed(&stack, at, &["plugins", "disable", "dice"])?;
     let shown = printed(&stack, at, &["plugins", "show", "dice"])?;

@@ -174,7 +174,10 @@ fn declaration(option: &OptionDeclaration) -> Value {
         "default": option.default,
         "order": option.order,
         "group": option.group,
-        "deprecated": option.deprecated,
+        "deprecated": option.deprecated.as_deref().map(|reason| match reason {
+            "" => Value::Bool(true),
+            reason => reason.into(),
+        }),
     });
     if let (Some(all), Value::Object(bounds)) = (declaration.as_object_mut(), bounds) {
         all.extend(bounds);
