@@ -8,8 +8,8 @@ use std::fmt::Write;
 use std::io::IsTerminal;
 
 use contracts::tavern::common::v1::{
-    self as common, CallResult, CallStatus, NodeState, OutputChunk, Run, RunEvent, RunOutcome,
-    RunState, Severity, StopReason, run_event::Kind,
+    self as common, CallError, CallResult, CallStatus, NodeState, OutputChunk, Run, RunEvent,
+    RunOutcome, RunState, Severity, StopReason, run_event::Kind,
 };
 use contracts::watch::voids_answer;
 
@@ -94,6 +94,8 @@ pub(crate) struct Timeline {
     trace_id: String,
     /// Whether a result was not shown whole.
     has_cut: bool,
+    /// The last line of the standard error of a tool that was shown.
+    last_output: String,
 }
 
 impl Timeline {
@@ -107,7 +109,19 @@ impl Timeline {
             count: 0,
             trace_id: String::new(),
             has_cut: false,
+            last_output: String::new(),
         }
+    }
+
+    /// Returns the message of a failure, without the standard error if it was shown as output already.
+    pub(crate) fn message<'e>(&self, error: &'e CallError) -> &'e str {
+        let message = error.message.as_str();
+        if self.last_output.is_empty() || self.has_cut || !message.ends_with(&self.last_output) {
+            return message;
+        }
+        let streams = ["\nOn standard error:\n", "\nThe end of standard error:\n"];
+        let whole = streams.iter().find_map(|name| message.split_once(name));
+        whole.map_or(message, |(before, _)| before)
     }
 
     /// Returns the lines of an event; most events have one, some have none.
@@ -214,6 +228,12 @@ impl Timeline {
             true => "output",
             false => "live",
         };
+        if let (true, Some(last)) = (
+            chunk.interface_key.is_empty(),
+            chunk.text.trim_end().lines().last(),
+        ) {
+            last.clone_into(&mut self.last_output);
+        }
         self.result(event, word, &named(chunk.text.trim_end()));
     }
 
@@ -294,7 +314,9 @@ impl Timeline {
                 let status = name(status.as_str_name(), "CALL_STATUS_");
                 let text = format!(
                     "{} {status}: {} ({})",
-                    result.tool_id, error.message, error.code
+                    result.tool_id,
+                    self.message(&error),
+                    error.code
                 );
                 self.line(event, "failed", &text);
             }
@@ -343,7 +365,7 @@ impl Timeline {
             .outcome
             .as_ref()
             .and_then(|outcome| outcome.error.as_ref());
-        let error = error.map_or(String::new(), |error| format!(": {}", error.message));
+        let error = error.map_or(String::new(), |error| format!(": {}", self.message(error)));
         let stop = run
             .outcome
             .as_ref()

@@ -277,7 +277,7 @@ async fn call(
                     let error = result.error.clone().unwrap_or_default();
                     print(&match succeeded {
                         true => format!("{}\n", output_text(&result)),
-                        false => format!("{} ({})\n", error.message, error.code),
+                        false => format!("{} ({})\n", timeline.message(&error), error.code),
                     });
                     if result.status() == CallStatus::InDoubt && !result.effect_id.is_empty() {
                         let command = decide_by(&result.effect_id, false);

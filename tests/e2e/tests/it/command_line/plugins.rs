@@ -29,7 +29,8 @@ fn write_dice(at: &Path) -> anyhow::Result<()> {
     let tool = r#"{"id": "dice:roll", "description": "Rolls a die with as many sides as are set.",
         "readOnly": true, "parameters": {"type": "object"},
         "implementation": {"type": "script", "command": "python3 roll.py"}}"#;
-    let script = "import json, os\n\
+    let script = "import json, os, sys\n\
+                  if 'fail' in json.load(sys.stdin): raise ValueError('no dice are left')\n\
                   options = json.load(open(os.environ['TAVERN_OPTIONS']))\n\
                   print(json.dumps({'sides': options['sides']}))\n";
     let code = "import json, sys, zipfile\n\
@@ -90,6 +91,19 @@ async fn a_plugin_is_planned_installed_set_called_switched_and_removed() -> anyh
     let wrong = tavern(&stack, at, &["plugins", "options", "dice", "sides=1"])?;
     assert!(!wrong.status.success());
     assert!(text(&wrong.stderr).contains("2"), "{wrong:?}");
+    let failed = tavern(
+        &stack,
+        at,
+        &["tools", "call", "dice:roll", r#"{"fail": 1}"#],
+    )?;
+    let failed = text(&failed.stdout);
+    assert_eq!(failed.matches("Traceback").count(), 1, "{failed}");
+    let end = "the script ended with the code 1: ValueError: no dice are left (script_exited)\n";
+    assert!(failed.ends_with(end), "{failed}");
+    let fail = "<ACTION><dice:roll><fail>1</fail></dice:roll></ACTION>";
+    let failed = text(&tavern(&stack, at, &["invoke", fail])?.stdout);
+    // As output, and as the model reads it.
+    assert_eq!(failed.matches("Traceback").count(), 2, "{failed}");
     let motto = "extensions.dice.motto";
     let lucky = printed(&stack, at, &["plugins", "options", "dice", "motto=luck"])?;
     let line = format!("{motto} = \"luck\"  (string, set, deprecated)");
