@@ -106,12 +106,12 @@ function state(page, word) {
 async function refuse({ page, picture }) {
   await drop(page, "notes.zip", Buffer.from("not an archive"));
   await planOf(page, "notes.zip").getByText("This package cannot be installed.").waitFor();
-  const asks = "  network: [{host: example.com, reason: Asks for luck.}]\n  files: {workspace: read}\n";
+  const asks = "  network: [{host: example.com, reason: Asks for luck.}]\n  tools: {call: [\"system:get_current_time\"]}\n";
   await drop(page, "broken.zip", dice("1.0.0", { "plugin.yaml": MANIFEST + asks }));
   const refused = planOf(page, "broken.zip");
   await refused.getByText("This package cannot be installed.").waitFor();
   const reasons = refused.getByRole("list", { name: "Reasons" }).getByRole("listitem");
-  for (const reason of [/network/, /workspace/]) await reasons.filter({ hasText: reason }).first().waitFor();
+  for (const reason of [/network/, /tools.call/]) await reasons.filter({ hasText: reason }).first().waitFor();
   assert.equal(await approve(page, "broken.zip").count(), 0);
   await picture("refused");
   await refused.getByRole("button", { name: "Close" }).click();
