@@ -127,18 +127,16 @@ pub async fn build_with(
     let tenant_services = with_tenants(&peers, own.clone());
     let neighbours = neighbours_of(&peers, own);
     let around_plugins = Surroundings::of(&peers);
-    let sessions = Sessions::new(peers.sandbox.clone());
     let sets = PackageSets::new(peers.sandbox.clone(), &settings.code_interpreter.packages);
-    let sandbox = Sandbox::new(peers.sandbox, sets.clone());
+    let sandbox = Sandbox::new(peers.sandbox.clone(), sets.clone());
     let backends = Backends::new(Arc::clone(&store), settings.allowed_hosts());
     let agents = Agents::new(peers.agent.clone());
     let workflow_runs = ChildRuns::new(peers.workflow, peers.agent.clone());
-    let (of_tools, of_runs) = (Arc::clone(&store), workflow_runs.clone());
     let tools = Tools::new(
         builtin_revision(),
-        of_tools,
+        Arc::clone(&store),
         Arc::clone(&clock),
-        of_runs,
+        workflow_runs.clone(),
         (backends.clone(), sets),
     );
     let of_all = (tools.clone(), identities.tenants().clone());
@@ -152,7 +150,7 @@ pub async fn build_with(
         builtins: Builtins::new(
             files.clone(),
             sandbox.clone(),
-            sessions,
+            Sessions::new(peers.sandbox.clone()),
             peers.agent.clone(),
             Arc::clone(&clock),
         ),
