@@ -50,7 +50,7 @@ impl Catalogue {
     /// [`AddError`] if the id is taken or the definition does not work.
     pub fn with(
         &self,
-        definition: Definition,
+        definition: impl Into<Arc<Definition>>,
         origin: Origin,
     ) -> Result<(Self, Arc<Tool>), AddError> {
         let mut next = self.clone();
@@ -62,7 +62,12 @@ impl Catalogue {
     ///
     /// # Errors
     /// [`AddError`] if the id is taken or the definition does not work; the catalogue is unchanged then.
-    pub fn add(&mut self, definition: Definition, origin: Origin) -> Result<Arc<Tool>, AddError> {
+    pub fn add(
+        &mut self,
+        definition: impl Into<Arc<Definition>>,
+        origin: Origin,
+    ) -> Result<Arc<Tool>, AddError> {
+        let definition = definition.into();
         let id = definition.id.to_string();
         let earlier = self.by_id.get(&id);
         if let Some(earlier) = earlier.filter(|earlier| *earlier.origin() != origin) {

@@ -1,7 +1,7 @@
 //! A tool that can be called: its definition with the schema compiled.
 
 use call_outcome::Violation;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use json_schema::Schema;
 use serde_json::Value;
@@ -43,7 +43,7 @@ impl std::fmt::Display for Origin {
 /// A tool that can be called.
 #[derive(Clone, Debug)]
 pub struct Tool {
-    definition: Definition,
+    definition: Arc<Definition>,
     origin: Origin,
     alias: String,
     schema: Schema,
@@ -66,10 +66,11 @@ impl Tool {
     /// # Errors
     /// All problems of the schema.
     pub fn new(
-        definition: Definition,
+        definition: impl Into<Arc<Definition>>,
         origin: Origin,
         alias: String,
     ) -> Result<Self, Vec<Violation>> {
+        let definition = definition.into();
         let empty = Value::Object(serde_json::Map::new());
         let parameters = definition.parameters.as_ref().unwrap_or(&empty);
         let schema = Schema::compile_parameters(parameters).map_err(|errors| {

@@ -29,7 +29,7 @@ pub struct Plugin {
     /// Its manifest.
     pub manifest: Manifest,
     /// Its tools, each with the files that its scripts see.
-    pub tools: Vec<Definition>,
+    pub tools: Vec<Arc<Definition>>,
     /// The path of the definition of each tool, by id.
     pub definition_files: BTreeMap<String, String>,
     /// The package set that its scripts import by its dependencies; none without any.
@@ -70,7 +70,11 @@ pub fn check(files: &PluginFiles) -> Checked {
     let definition_files = paths.collect();
     let plugin = manifest.map(|manifest| Plugin {
         manifest,
-        tools: found.tools.into_iter().map(|(tool, _)| tool).collect(),
+        tools: found
+            .tools
+            .into_iter()
+            .map(|(tool, _)| Arc::new(tool))
+            .collect(),
         definition_files,
         package_set,
         digest: files.digest().to_owned(),

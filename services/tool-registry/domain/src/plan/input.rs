@@ -1,6 +1,6 @@
 //! The versions of a plugin, and its surroundings, of which a plan is made.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use approval_rules::EffectClass;
 use semver::Version;
@@ -44,7 +44,7 @@ pub struct PluginVersion<'a> {
     /// Its manifest.
     pub manifest: &'a Manifest,
     /// Its tools.
-    pub tools: &'a [Definition],
+    pub tools: &'a [Arc<Definition>],
     /// The full types of its nodes, `<plugin>:<type>`.
     pub nodes: &'a [String],
     /// Its files, sorted by path.
@@ -54,6 +54,11 @@ pub struct PluginVersion<'a> {
 }
 
 impl PluginVersion<'_> {
+    /// Returns the definitions of its tools.
+    pub(super) fn definitions(&self) -> impl Iterator<Item = &Definition> {
+        self.tools.iter().map(|tool| &**tool)
+    }
+
     /// Returns the origin of its tools.
     pub(super) fn origin(&self) -> Origin {
         Origin::Plugin(self.manifest.name.to_string())

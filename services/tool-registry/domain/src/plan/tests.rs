@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use approval_rules::EffectClass;
 use semver::Version;
@@ -22,7 +22,7 @@ const OLD_DIGEST: &str = "sha256:7b13d2af3b6479080c67c5530c51b06fc7fecfc4ff35bb6
 #[derive(Clone)]
 struct Case {
     manifest: Manifest,
-    tools: Vec<Definition>,
+    tools: Vec<Arc<Definition>>,
     nodes: Vec<String>,
     files: Vec<PackedFile>,
     digest: &'static str,
@@ -32,7 +32,7 @@ impl Case {
     fn new(manifest: &str, tools: &[Value], digest: &'static str) -> Self {
         let tools = tools
             .iter()
-            .map(|tool| definition::read_value(tool.clone()));
+            .map(|tool| definition::read_value(tool.clone()).map(Arc::new));
         Self {
             manifest: manifest::read(manifest).expect("a manifest"),
             tools: tools.collect::<Result<_, _>>().expect("tools"),
@@ -475,10 +475,14 @@ fn r108_a_plugin_conflicts_with_the_platform_and_with_itself() {
     let mut twice = Case::new("name: system\n", &[simple(&json!({}))], NEW_DIGEST);
     let mut twin = simple(&json!({}));
     twin["id"] = json!("P_Run");
-    twice.tools.push(definition::read_value(twin).unwrap());
+    twice
+        .tools
+        .push(definition::read_value(twin).unwrap().into());
     let mut reserved = simple(&json!({}));
     reserved["id"] = json!("system:run");
-    twice.tools.push(definition::read_value(reserved).unwrap());
+    twice
+        .tools
+        .push(definition::read_value(reserved).unwrap().into());
     let conflicts = Around::default().plan(None, &twice).conflicts;
     let kinds: Vec<_> = (conflicts.iter())
         .map(|each| (each.kind.as_str(), each.held_by.as_str()))

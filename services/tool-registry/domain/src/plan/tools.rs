@@ -40,7 +40,7 @@ pub(super) fn changes(
         .collect();
     if let Some(version) = in_force {
         let is_gone = |tool: &&Definition| new.tools.iter().all(|other| other.id != tool.id);
-        let gone = version.tools.iter().filter(is_gone);
+        let gone = version.definitions().filter(is_gone);
         tools.extend(gone.map(|tool| planned(version, tool, Change::Removed)));
     }
     tools

@@ -46,7 +46,7 @@ fn used_by(permission: &Permission, version: &PluginVersion<'_>) -> Vec<String> 
     let scripts = || {
         let is_script =
             |tool: &&Definition| matches!(tool.implementation, Implementation::Script(_));
-        version.tools.iter().filter(is_script)
+        version.definitions().filter(is_script)
     };
     let ids = |tools: Vec<&Definition>| tools.iter().map(|tool| tool.id.to_string()).collect();
     match permission {

@@ -202,7 +202,7 @@ impl PluginCatalogue {
                 None => self.load(kept).await?,
             };
             match plugin {
-                Ok(plugin) => (revision, _) = revise::with(&revision, plugin),
+                Ok(plugin) => (revision, _) = revise::with(revision, plugin),
                 Err(violations) => {
                     let reason = call_outcome::sentences(&violations);
                     tracing::error!(plugin = name, reason, "a stored plugin is left out");

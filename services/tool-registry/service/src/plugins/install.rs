@@ -286,7 +286,7 @@ impl PluginCatalogue {
             .plugin
             .ok_or(PluginError::Invalid(checked.violations))?;
         let plugin = active_plugin(files, plugin, &state.plugins[name]);
-        let (revision, left_out) = revise::with(&self.inner.tools.revision(), plugin);
+        let (revision, left_out) = revise::with((*self.inner.tools.revision()).clone(), plugin);
         if !left_out.is_empty() {
             return Err(PluginError::Invalid(left_out));
         }

@@ -18,19 +18,21 @@ const MAX_REMOVED: usize = 4_096;
 pub(super) type LeftOut = Vec<Violation>;
 
 /// Returns the revision with a plugin, in the place of an earlier one of its name, and the tools that it cannot bring.
-pub(super) fn with(revision: &Revision, plugin: ActivePlugin) -> (Revision, LeftOut) {
-    let mut next = without_tools(revision, plugin.name());
+pub(super) fn with(revision: Revision, plugin: ActivePlugin) -> (Revision, LeftOut) {
+    let mut next = match revision.plugins.contains_key(plugin.name()) {
+        true => without_tools(&revision, plugin.name()),
+        false => revision,
+    };
     let origin = Origin::Plugin(plugin.name().to_owned());
-    let mut catalogue = (*next.catalogue).clone();
+    let catalogue = Arc::make_mut(&mut next.catalogue);
     let mut left_out = Vec::new();
     for tool in &plugin.plugin.tools {
         let id = tool.id.as_str();
-        match catalogue.add(tool.clone(), origin.clone()) {
+        match catalogue.add(Arc::clone(tool), origin.clone()) {
             Ok(_) => drop(next.removed.remove(id)),
             Err(reason) => left_out.extend(of_tool(id, reason)),
         }
     }
-    next.catalogue = Arc::new(catalogue);
     next.plugins
         .insert(plugin.name().to_owned(), Arc::new(plugin));
     (next, left_out)
@@ -48,7 +50,7 @@ pub(super) fn left_out(revision: &Revision, plugin: &Plugin) -> LeftOut {
         .iter()
         .filter(|tool| !is_mine(tool.id.as_str()));
     let reasons = missing.filter_map(|tool| {
-        let added = revision.catalogue.with(tool.clone(), origin.clone());
+        let added = revision.catalogue.with(Arc::clone(tool), origin.clone());
         Some(of_tool(tool.id.as_str(), added.err()?))
     });
     reasons.flatten().collect()

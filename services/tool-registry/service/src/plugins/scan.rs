@@ -279,16 +279,20 @@ impl Scan<'_> {
             findings.extend(checked.violations.iter().cloned());
             return findings;
         }
-        let mut state = self.state.clone();
-        state.put(name, place, ApprovedPackage::of(files, permissions));
-        let kept = &state.plugins[name];
-        let plugin = active_plugin(files.clone(), plugin.clone(), kept);
-        let (revision, left_out) = revise::with(&self.revision, plugin);
-        if is_present && !left_out.is_empty() {
+        let before = is_present.then(|| (self.state.clone(), self.revision.clone()));
+        let package = ApprovedPackage::of(files, permissions);
+        self.state.put(name, place, package);
+        let plugin = active_plugin(files.clone(), plugin.clone(), &self.state.plugins[name]);
+        let revision = std::mem::take(&mut self.revision);
+        let (revision, left_out) = revise::with(revision, plugin);
+        self.revision = revision;
+        if let Some(before) = before
+            && !left_out.is_empty()
+        {
+            (self.state, self.revision) = before;
             return left_out;
         }
         tracing::info!(plugin = name, digest = files.digest(), "a plugin is loaded");
-        (self.state, self.revision) = (state, revision);
         self.packages.push(files.clone());
         self.has_changed = true;
         names.insert(name.to_owned());
