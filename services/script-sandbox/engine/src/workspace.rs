@@ -178,8 +178,8 @@ impl SyncedFiles {
         }
     }
 
-    /// Finds the changes in directories of the working directory, or everywhere without one, and stores the content of
-    /// changed files. From now on the files are as they are reported. It
+    /// Finds the changes in these directories, or in all of the working directory if none is named, and stores the
+    /// content of changed files. From now on the files are as they are reported. It
     /// blocks for [`LONGEST`] at most.
     pub fn take_changes(
         &mut self,

@@ -1,9 +1,10 @@
-//! The files of conversations.
+//! The files of conversations, and the files that plugins keep.
 //!
 //! Each conversation has a workspace: a directory beneath the data directory; those of tenants other than the default
-//! one are in a directory of their tenant. Everything goes through directory handles, so that no path and no link leads
-//! out of it, whatever a model writes. A file is written beside the workspaces first, synced, and then renamed into its
-//! place: a reader sees the old content or the new one, and a crash leaves nothing half-written.
+//! one are in a directory of their tenant. A plugin that keeps files has such a directory in each tenant too. Everything
+//! goes through directory handles, so that no path and no link leads out of it, whatever a model writes. A file is written
+//! beside the workspaces first, synced, and then renamed into its place: a reader sees the old content or the new one, and
+//! a crash leaves nothing half-written.
 //!
 //! - [`Workspace`]: the operations on texts, and on content of any size in pieces.
 //! - [`File`]: a file with the digest of its content and its media type, of which [`Workspace::files`] makes a list.

@@ -9,6 +9,7 @@ use crate::{
 
 pub(super) fn of(manifest: &Manifest) -> Vec<Diagnostic> {
     let mut found = without_effect(manifest);
+    found.extend(libraries(manifest));
     found.extend(listed_only(manifest));
     found.extend(without_permission(manifest));
     found.extend(without_reason(&manifest.permissions));
@@ -54,6 +55,20 @@ fn without_effect(manifest: &Manifest) -> Vec<Diagnostic> {
     let used = sections.into_iter().filter(|(used, ..)| *used);
     used.map(|(_, pointer, message)| Diagnostic::not_supported(pointer, message))
         .collect()
+}
+
+/// Returns a finding on the libraries that a plugin brings, as they have to be built.
+fn libraries(manifest: &Manifest) -> Option<Diagnostic> {
+    let lock = &manifest.dependencies.as_ref()?.lock;
+    let message = format!(
+        "its scripts import the libraries of '{lock}'; the operator builds them with `tavern packages build --plugin {}`",
+        manifest.name
+    );
+    Some(Diagnostic::warning(
+        "/dependencies",
+        "libraries_to_build",
+        message,
+    ))
 }
 
 /// Returns a finding on each part that front ends may apply and this server does not.

@@ -9,7 +9,7 @@ use call_outcome::Violation;
 use contracts::tavern::{
     agent::v1::{ListProfilesRequest, profile_service_client::ProfileServiceClient},
     sandbox::v1::{
-        GetIsolationRequest, Limits, ListRuntimesRequest, Runtime,
+        GetIsolationRequest, Limits, ListRuntimesRequest, PackageSet, Runtime,
         script_sandbox_service_client::ScriptSandboxServiceClient,
     },
     workflow::v1::{ListWorkflowsRequest, workflow_service_client::WorkflowServiceClient},
@@ -227,7 +227,8 @@ fn unusable(plugin: &Plugin, runtimes: &[Runtime]) -> Vec<Violation> {
             add("runtime_unavailable", message);
             continue;
         };
-        let mut sets = runtime.package_sets.iter();
+        let usable = |set: &&PackageSet| set.problem.is_empty();
+        let mut sets = runtime.package_sets.iter().filter(usable);
         if !program.packages.is_empty() && !sets.any(|set| set.name == program.packages) {
             let set = &program.packages;
             let message = format!(

@@ -98,6 +98,9 @@ async fn a_plugin_works_on_the_files_of_the_conversation_as_far_as_it_may() -> a
         result_of(&stack, "talk", text)
     };
     result_of(&stack, "talk", write_file("sales.csv", "a,1")).await?;
+    // With the directory of the script its path has a level more than the sandbox takes.
+    let deep = format!("{}file", "d/".repeat(31));
+    output(&result_of(&stack, "talk", write_file(&deep, "deep")).await?)?;
     install(&stack, &package(writer("read"))?).await?;
     let seen = json!({"names": ["sales.csv"], "text": "a,1"});
     assert_eq!(report("talk").await?, seen);

@@ -3,8 +3,12 @@
 use call_outcome::{Category, Failure};
 use contracts::tavern::sandbox::v1::{Workspace as Wanted, WorkspaceChanges};
 use tonic::Status;
+use tool_domain::path::WorkspacePath;
 
 use super::{CodeFiles, LeftFiles};
+
+/// The most files and directories of all parts together, as the sandbox takes them.
+const MAX_ENTRIES: u32 = 20_000;
 
 /// The files that a program works on.
 #[derive(Debug, Default)]
@@ -69,11 +73,15 @@ impl ProgramFiles {
             for file in &mut wanted.files {
                 file.path = format!("{}/{}", part.directory, file.path);
             }
+            // With its directory a path can be longer than the sandbox takes; such a file stays as it is.
+            wanted
+                .files
+                .retain(|file| WorkspacePath::exact(&file.path).is_ok());
             let all = all.get_or_insert_default();
             all.directories.push(part.directory.to_owned());
             all.files.append(&mut wanted.files);
-            // What each part can hold is compared when its changes are taken.
-            all.max_entries = Some(20_000);
+            // The limits of each part hold when its changes are taken.
+            all.max_entries = Some(MAX_ENTRIES);
         }
         Ok(all)
     }
