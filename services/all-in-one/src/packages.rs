@@ -162,7 +162,10 @@ impl Source {
             true => plugin.to_owned(),
             false => deployed.join("plugins").join(plugin),
         };
-        let read = read_path(&path).with_context(|| format!("reading {}", path.display()))?;
+        let read = read_path(&path).with_context(|| {
+            let path = path.display();
+            format!("reading {path}; give the directory or the .zip of the plugin")
+        })?;
         let files = read.map_err(|violations| anyhow::anyhow!(sentences(&violations)))?;
         let checked = check(&files);
         let set = checked.plugin.and_then(|plugin| plugin.package_set);

@@ -61,7 +61,8 @@ fn without_effect(manifest: &Manifest) -> Vec<Diagnostic> {
 fn libraries(manifest: &Manifest) -> Option<Diagnostic> {
     let lock = &manifest.dependencies.as_ref()?.lock;
     let message = format!(
-        "its scripts import the libraries of '{lock}'; the operator builds them with `tavern packages build --plugin {}`",
+        "its scripts import the libraries of '{lock}'; the operator builds them from its directory or .zip, \
+         as with `tavern packages build --plugin {}`",
         manifest.name
     );
     Some(Diagnostic::warning(

@@ -162,8 +162,8 @@ fn packages_missing(resolved: &ResolvedCall) -> Failure {
         _ => resolved.tool.id(),
     };
     let message = format!(
-        "the libraries of the plugin '{plugin}' are not built here; the operator builds them with `tavern packages build \
-         --plugin {plugin}`"
+        "the libraries of the plugin '{plugin}' are not built here; the operator builds them from its directory or \
+         .zip, as with `tavern packages build --plugin {plugin}`"
     );
     Failure::new(Category::Dependency, "packages_missing", message).detail("plugin", plugin)
 }
