@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use call_catalogue::Catalogue;
-use call_wire::NamedTools;
+use call_catalogue::{Absent, Catalogue};
+use call_wire::{NamedTools, ToolList};
 use contracts::tavern::agent::v1::{
     GetToolScopeRequest, agent_service_client::AgentServiceClient, get_tool_scope_request::Agent,
 };
 use contracts::tavern::registry::v1::{
-    BatchGetToolsRequest, ListToolsRequest, Tool,
-    tool_registry_service_client::ToolRegistryServiceClient,
+    BatchGetToolsRequest, Tool, tool_registry_service_client::ToolRegistryServiceClient,
 };
 use core_types::{PerTenant, Tenant};
 use grpc_kit::{CallContext, Outbound};
@@ -29,14 +28,8 @@ const STALE_FOR: Duration = Duration::from_secs(30);
 /// The most tenants whose catalogues are kept without being in use.
 const MAX_TENANTS: usize = 64;
 
-/// The number of tools that the registry returns in a page.
-const PAGE: i32 = 500;
-
 /// The most ids that the registry accepts at once.
 const MAX_BATCH: usize = 500;
-
-/// The most tools that one text may choose from.
-const MAX_TOOLS: usize = 20_000;
 
 /// Returns the catalogue of a tenant's scope, at most a second old, or older while it is renewed.
 ///
@@ -119,19 +112,20 @@ impl Catalogues {
 
 impl Loading {
     async fn tools_of(&self, key: &Scope) -> Result<Loaded, Status> {
-        let everything = self.list().await?;
+        let ToolList { tools, removed } = self.list().await?;
         let (catalogue, missing) = match self.taken(key).await? {
-            None => (
-                call_wire::catalogue(&everything, Vec::new(), &[]),
-                Vec::new(),
-            ),
+            None => {
+                let hidden = Vec::new();
+                let catalogue = call_wire::catalogue(&tools, Absent { hidden, removed }, &[]);
+                (catalogue, Vec::new())
+            }
             Some(taken) => {
-                let mut hidden = ids_of(&everything);
+                let mut hidden = ids_of(&tools);
                 hidden.retain(|id| !taken.named.has(id));
                 let names = taken.names();
                 let visible = taken.named.tools.into_iter().map(|(_, tool)| tool);
                 let visible: Vec<Tool> = visible.collect();
-                let catalogue = call_wire::catalogue(&visible, hidden, &names);
+                let catalogue = call_wire::catalogue(&visible, Absent { hidden, removed }, &names);
                 (catalogue, taken.named.missing)
             }
         };
@@ -178,21 +172,12 @@ impl Loading {
         Ok(named)
     }
 
-    async fn list(&self) -> Result<Vec<Tool>, Status> {
-        let mut tools = Vec::new();
-        let mut request = ListToolsRequest {
-            page_size: PAGE,
-            page_token: String::new(),
-        };
-        loop {
+    async fn list(&self) -> Result<ToolList, Status> {
+        let page = |request| {
             let mut registry = self.registry.clone();
-            let page = registry.list_tools(request.clone()).await?.into_inner();
-            tools.extend(page.tools);
-            if page.next_page_token.is_empty() || tools.len() >= MAX_TOOLS {
-                return Ok(tools);
-            }
-            request.page_token = page.next_page_token;
-        }
+            async move { Ok(registry.list_tools(request).await?.into_inner()) }
+        };
+        ToolList::read(page).await
     }
 }
 
@@ -203,13 +188,13 @@ impl Taken {
         listed.map_or(name, |(_, id)| id)
     }
 
-    /// Returns the names that only the agent uses for its tools, with the ids of these tools.
+    /// Returns the names that only the agent uses for its tools, present and removed ones, with the ids of these tools.
     fn names(&self) -> Vec<(String, String)> {
-        let tools = self.named.tools.iter();
-        let names = tools.flat_map(|(id, tool)| {
-            let listed = self.listed.iter();
-            let listed = listed.filter(move |(name, listed)| listed == id && name != id);
-            listed.map(|(name, _)| (name.clone(), tool.tool_id.clone()))
+        let listed = self.listed.iter().filter(|(name, id)| name != id);
+        let names = listed.map(|(name, id)| {
+            let tool = self.named.tools.iter().find(|(listed, _)| listed == id);
+            let id = tool.map_or(id, |(_, tool)| &tool.tool_id);
+            (name.clone(), id.clone())
         });
         names.collect()
     }

@@ -99,7 +99,25 @@ pub struct CatalogueError {
     pub violations: Vec<String>,
 }
 
-/// A set of visible tools and known hidden ids, ready for look-up. Cloning is cheap.
+/// A tool that was there, and cannot be called any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemovedTool {
+    /// Its id.
+    pub id: String,
+    /// The plugin that brought it.
+    pub plugin: String,
+}
+
+/// The ids of tools that cannot be called, by the reason.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Absent {
+    /// Tools that exist and are not available here (N5).
+    pub hidden: Vec<String>,
+    /// Tools that do not exist any more. A visible or hidden tool of the same id comes first.
+    pub removed: Vec<RemovedTool>,
+}
+
+/// A set of visible tools and of ids that cannot be called, ready for look-up. Cloning is cheap.
 #[derive(Debug, Clone, Default)]
 pub struct Catalogue {
     inner: Arc<Inner>,
@@ -115,6 +133,9 @@ struct Inner {
     folded: HashMap<String, Option<usize>>,
     /// Lower-case hidden ids and their aliases.
     hidden_folded: HashMap<String, usize>,
+    removed: Vec<RemovedTool>,
+    /// Lower-case removed ids, their aliases, and names that were added for them.
+    removed_folded: HashMap<String, usize>,
     /// Name of a workflow or node as in the seeds, or name that was added → entry, `None` if several share it.
     /// Ids and aliases come first.
     other_names: HashMap<String, Option<usize>>,
@@ -127,14 +148,15 @@ struct Inner {
 impl Catalogue {
     /// Builds a catalogue of visible tools and of ids that are known but not available here.
     pub fn new(tools: Vec<Tool>, hidden: Vec<String>) -> Result<Self, CatalogueError> {
-        Self::with_names(tools, hidden, &[])
+        let removed = Vec::new();
+        Self::with_names(tools, Absent { hidden, removed }, &[])
     }
 
-    /// Builds a catalogue as [`Self::new`] does, in which visible tools have further names, which come after
-    /// ids and aliases: pairs of a name and the id of its tool.
+    /// Builds a catalogue as [`Self::new`] does, in which visible and removed tools have further names, which come
+    /// after ids and aliases: pairs of a name and the id of its tool.
     pub fn with_names(
         tools: Vec<Tool>,
-        hidden: Vec<String>,
+        absent: Absent,
         names: &[(String, String)],
     ) -> Result<Self, CatalogueError> {
         let mut violations = Vec::new();
@@ -158,7 +180,7 @@ impl Catalogue {
             }
             inner.add(tool);
         }
-        for id in hidden {
+        for id in absent.hidden {
             check_id(&id, &mut violations);
             let position = inner.hidden.len();
             inner.hidden_folded.insert(id.to_lowercase(), position);
@@ -167,9 +189,18 @@ impl Catalogue {
                 .insert(alias_of(&id).to_lowercase(), position);
             inner.hidden.push(id);
         }
+        for tool in absent.removed {
+            let position = inner.removed.len();
+            for name in [&tool.id, &alias_of(&tool.id)] {
+                inner.removed_folded.insert(name.to_lowercase(), position);
+            }
+            inner.removed.push(tool);
+        }
         for (name, id) in names {
             if let Some(index) = inner.entries.iter().position(|entry| entry.tool.id == *id) {
                 inner.name(name.clone(), index);
+            } else if let Some(index) = inner.removed.iter().position(|tool| tool.id == *id) {
+                inner.removed_folded.insert(name.to_lowercase(), index);
             }
         }
         inner.measure();
@@ -212,6 +243,14 @@ impl Catalogue {
     /// If this catalogue has no such position.
     pub fn entry(&self, index: usize) -> &Entry {
         &self.inner.entries[index]
+    }
+
+    /// The tool at a position from [`ToolMatch::Removed`].
+    ///
+    /// # Panics
+    /// If this catalogue has no such position.
+    pub fn removed(&self, index: usize) -> &RemovedTool {
+        &self.inner.removed[index]
     }
 
     /// Whether a key of a TAM or VCP field is a control key or a parameter of a visible tool, with
@@ -258,6 +297,7 @@ impl Inner {
         let names = (self.exact.keys())
             .chain(self.folded.keys())
             .chain(self.hidden_folded.keys())
+            .chain(self.removed_folded.keys())
             .chain(self.other_names.keys());
         for name in names {
             self.lengths.add(name);

@@ -24,7 +24,8 @@ pub mod schema;
 mod span;
 
 pub use catalogue::{
-    Catalogue, CatalogueError, Entry, NameReading, Parameter, Tool, ToolKind, ToolMatch, alias_of,
+    Absent, Catalogue, CatalogueError, Entry, NameReading, Parameter, RemovedTool, Tool, ToolKind,
+    ToolMatch, alias_of,
 };
 pub use diagnostic::{
     COLON_MISSING, Diagnostic, FENCE_NOT_CLOSED, LONE_CLOSE, MARK_INSIDE_VALUE, NEAR_MISS,

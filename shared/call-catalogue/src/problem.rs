@@ -13,6 +13,8 @@ pub enum ProblemCode {
     UnknownTool,
     /// The tool exists and is not available here (N5).
     ToolNotAvailable,
+    /// The plugin that brought the tool was removed, or does not bring it any more (N5).
+    ToolRemoved,
     /// The tool has no such parameter (N3).
     UnknownParameter,
     /// A parameter name fits two parameters or readings (N2, T22).
@@ -81,6 +83,7 @@ impl ProblemCode {
         match self {
             Self::UnknownTool => "unknown_tool",
             Self::ToolNotAvailable => "tool_not_available",
+            Self::ToolRemoved => "tool_removed",
             Self::UnknownParameter => "unknown_parameter",
             Self::AmbiguousParameter => "ambiguous_parameter",
             Self::MissingParameter => "missing_parameter",

@@ -266,7 +266,7 @@ pub fn for_call(call: &Call, catalogue: &Catalogue) -> Option<String> {
             }
             Some(line)
         }
-        ProblemCode::ToolNotAvailable => Some(format!(
+        ProblemCode::ToolNotAvailable | ProblemCode::ToolRemoved => Some(format!(
             "Observation: Error - {}",
             neutralise(&first.message)
         )),

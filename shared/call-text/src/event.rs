@@ -15,6 +15,8 @@ pub enum ToolState {
     Visible(String),
     /// Known and not available: a reason to stop the model.
     NotAvailable,
+    /// The plugin that brought it is gone, or does not bring it any more: a reason to stop the model.
+    Removed,
     /// Unknown, with up to three near names: a reason to stop the model.
     Unknown(Vec<String>),
 }

@@ -268,6 +268,15 @@ fn tool_problem(found: ToolMatch, raw: &RawCall, context: &Context<'_>) -> Probl
         let code = ProblemCode::ToolNotAvailable;
         return Problem::new(code, Rule::N5, raw.name_span, message).received(&raw.name);
     }
+    if let ToolMatch::Removed(index) = found {
+        let plugin = &context.catalogue.removed(index).plugin;
+        let message = format!(
+            "Tool '{}' is gone: the plugin {plugin}, which brought it, was removed or changed",
+            raw.name
+        );
+        let code = ProblemCode::ToolRemoved;
+        return Problem::new(code, Rule::N5, raw.name_span, message).received(&raw.name);
+    }
     let (nearest, ids) = context.catalogue.by_nearness(&raw.name);
     let mut message = format!("Unknown tool ID '{}'", raw.name);
     if let Some(first) = nearest.first() {

@@ -1,6 +1,6 @@
 //! Tools of the registry as the catalogue by which tags are distinguished from text.
 
-use call_catalogue::{Catalogue, CatalogueError, Tool, ToolKind};
+use call_catalogue::{Absent, Catalogue, CatalogueError, Tool, ToolKind};
 use contracts::tavern::registry::v1 as registry;
 use serde_json::Value;
 
@@ -21,18 +21,18 @@ pub enum CatalogueProblem {
     Catalogue(#[source] CatalogueError),
 }
 
-/// Makes the catalogue of `tools`, which have further `names` (pairs of a name and the id of its tool);
-/// `hidden_ids` are tools that exist but are not available here.
+/// Makes the catalogue of `tools` and of `absent` ones, which have further `names` (pairs of a name and the id of its
+/// tool).
 ///
 /// # Errors
 /// [`CatalogueProblem`] names the tool.
 pub fn catalogue(
     tools: &[registry::Tool],
-    hidden_ids: Vec<String>,
+    absent: Absent,
     names: &[(String, String)],
 ) -> Result<Catalogue, CatalogueProblem> {
     let tools: Result<Vec<Tool>, _> = tools.iter().map(convert).collect();
-    Catalogue::with_names(tools?, hidden_ids, names).map_err(CatalogueProblem::Catalogue)
+    Catalogue::with_names(tools?, absent, names).map_err(CatalogueProblem::Catalogue)
 }
 
 fn convert(tool: &registry::Tool) -> Result<Tool, CatalogueProblem> {

@@ -131,8 +131,12 @@ fn output(json: &str) -> Value {
 
 fn rejected(tool: &str, error: &CallError) -> String {
     let of_tool = |code: ProblemCode| error.violations.iter().find(|v| v.code == code.as_str());
-    let unknown = of_tool(ProblemCode::UnknownTool).or(of_tool(ProblemCode::ToolNotAvailable));
-    if let Some(violation) = unknown {
+    let about_name = [
+        ProblemCode::UnknownTool,
+        ProblemCode::ToolNotAvailable,
+        ProblemCode::ToolRemoved,
+    ];
+    if let Some(violation) = about_name.into_iter().find_map(of_tool) {
         let available = match violation.expected.as_str() {
             "" => String::new(),
             tools => format!(" Available tools: {tools}"),

@@ -10,6 +10,7 @@ mod follow;
 mod outstanding;
 mod packages;
 mod parse;
+mod plugins;
 mod script;
 mod serve;
 mod tenants;
@@ -55,6 +56,8 @@ pub(crate) enum Benchmark {
     Files,
     /// The start of the program, and its memory while idle.
     Serve,
+    /// Many plugins in one server.
+    Plugins,
     /// Tenants beside each other.
     Tenants,
     /// The cost of tracing.
@@ -63,7 +66,7 @@ pub(crate) enum Benchmark {
 
 impl Benchmark {
     /// All, in the order of the table.
-    pub(crate) const ALL: [Benchmark; 16] = [
+    pub(crate) const ALL: [Benchmark; 17] = [
         Benchmark::Parse,
         Benchmark::Call,
         Benchmark::Outstanding,
@@ -78,6 +81,7 @@ impl Benchmark {
         Benchmark::Packages,
         Benchmark::Files,
         Benchmark::Serve,
+        Benchmark::Plugins,
         Benchmark::Tenants,
         Benchmark::Tracing,
     ];
@@ -102,6 +106,7 @@ impl Benchmark {
             Benchmark::Files => files::run(effort).await,
             Benchmark::Script => script::run(effort).await,
             Benchmark::Serve => serve::run(effort).await,
+            Benchmark::Plugins => plugins::run(effort).await,
             Benchmark::Tenants => tenants::run(effort).await,
             Benchmark::Tracing => tracing::run(effort).await,
         }

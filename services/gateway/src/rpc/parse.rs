@@ -121,7 +121,10 @@ pub(super) fn supplement(
 fn names_no_tool(code: ProblemCode) -> bool {
     matches!(
         code,
-        ProblemCode::UnknownTool | ProblemCode::ToolNotAvailable | ProblemCode::EmptyAction
+        ProblemCode::UnknownTool
+            | ProblemCode::ToolNotAvailable
+            | ProblemCode::ToolRemoved
+            | ProblemCode::EmptyAction
     )
 }
 

@@ -142,6 +142,7 @@ fn call_opened(block: u32, call: u32, written_name: String, tool: ToolState) -> 
     let (tool_id, problem, suggestions) = match tool {
         ToolState::Visible(tool_id) => (tool_id, CallProblem::Unspecified, Vec::new()),
         ToolState::NotAvailable => (String::new(), CallProblem::ToolNotAvailable, Vec::new()),
+        ToolState::Removed => (String::new(), CallProblem::ToolRemoved, Vec::new()),
         ToolState::Unknown(suggestions) => (String::new(), CallProblem::UnknownTool, suggestions),
     };
     CallOpened {

@@ -9,6 +9,7 @@ use std::{
     process::Stdio,
 };
 
+use package_lock::{Format, Lock};
 use rustix::fs::FlockOperation;
 use sandbox_engine::{
     Engine, EngineSettings,
@@ -28,7 +29,6 @@ use blob_store::BlobStore;
 use crate::{
     error::{At as _, BuildError},
     installer::Fetcher,
-    lock::Lock,
     prepare::{self, Workshop},
     set_file::{SetFile, path_of},
     tree,
@@ -358,7 +358,11 @@ impl Means<'_> {
 }
 
 fn read_lock(installer: Installer, path: &Path, text: &str) -> Result<Lock, BuildError> {
-    Lock::read(installer, text).map_err(|problems| BuildError::Lock {
+    let format = match installer {
+        Installer::Pip => Format::Pip,
+        Installer::Npm => Format::Npm,
+    };
+    Lock::read(format, text).map_err(|problems| BuildError::Lock {
         path: path.to_owned(),
         problems,
     })

@@ -7,14 +7,12 @@ use std::{
     time::Duration,
 };
 
+use package_lock::Lock;
 use sandbox_engine::{domain::profile::Installer, runtimes::Interpreter};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::{
-    error::{At as _, BuildError},
-    lock::Lock,
-};
+use crate::error::{At as _, BuildError};
 
 /// The longest time that a program may take.
 const LONGEST: Duration = Duration::from_secs(1800);
@@ -118,7 +116,7 @@ impl Fetcher<'_> {
                     problem: "the index gives no SHA-256 of its file".to_owned(),
                 });
             };
-            let name = crate::lock::normalized(name);
+            let name = package_lock::normalized(name);
             lines.push(format!(
                 "{name}=={version} \\\n    --hash=sha256:{digest}\n"
             ));

@@ -8,7 +8,6 @@
 mod build;
 mod error;
 mod installer;
-mod lock;
 mod prepare;
 mod set_file;
 mod tree;

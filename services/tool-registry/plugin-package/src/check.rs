@@ -60,7 +60,7 @@ pub fn check(files: &PluginFiles) -> Checked {
         violations.extend(reserved(manifest, files.package()));
         match PluginSet::of(manifest, files.package()) {
             Ok(set) => package_set = set,
-            Err(violation) => violations.push(*violation),
+            Err(wrong) => violations.extend(wrong),
         }
     }
     let found = tools_of(manifest.as_ref(), files.package());

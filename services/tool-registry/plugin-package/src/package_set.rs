@@ -1,7 +1,10 @@
 //! The package set that the scripts of a plugin import by its `dependencies`.
 
+use std::collections::BTreeMap;
+
 use call_outcome::Violation;
 use core_types::ContentDigest;
+use package_lock::{Format, Lock};
 use tool_domain::{
     manifest::{Manifest, PackageRuntime},
     package::Package,
@@ -11,6 +14,9 @@ use crate::{MANIFEST, PluginFiles};
 
 /// The most bytes of a plugin's name in the name of its set.
 const MAX_PREFIX_BYTES: usize = 40;
+
+/// The most wrong lines of a lock that are named.
+const MAX_PROBLEMS: usize = 100;
 
 /// The hexadecimal digits of the lock's digest in the name of its set.
 const DIGITS: usize = 12;
@@ -24,6 +30,8 @@ pub struct PluginSet {
     pub runtime: PackageRuntime,
     /// The path of the lock in the package.
     lock: String,
+    /// The versions of the libraries, by name.
+    pub libraries: BTreeMap<String, String>,
 }
 
 impl PluginSet {
@@ -35,20 +43,37 @@ impl PluginSet {
     /// Returns the set of a plugin, if it has dependencies.
     ///
     /// # Errors
-    /// The lock is no file of the package.
+    /// The lock is no file of the package, or has wrong lines, at most 100 of which are named.
     pub(crate) fn of(
         manifest: &Manifest,
         package: &Package,
-    ) -> Result<Option<Self>, Box<Violation>> {
+    ) -> Result<Option<Self>, Vec<Violation>> {
         let Some(dependencies) = &manifest.dependencies else {
             return Ok(None);
         };
         let lock = &dependencies.lock;
-        let Some(content) = content(package, lock) else {
-            let place = format!("{MANIFEST}/dependencies/lock");
-            let message = format!("its lock '{lock}' is not a file of the plugin");
-            return Err(Box::new(Violation::new(place, "lock_not_found", message)));
+        let of_lock = |code: &'static str, place: &str, message: String| {
+            Violation::new(place, code, format!("its lock '{lock}' {message}"))
         };
+        let place = format!("{MANIFEST}/dependencies/lock");
+        let Some(content) = content(package, lock) else {
+            let message = "is not a file of the plugin".to_owned();
+            return Err(vec![of_lock("lock_not_found", &place, message)]);
+        };
+        let format = match dependencies.runtime {
+            PackageRuntime::Python => Format::Pip,
+            PackageRuntime::Node => Format::Npm,
+        };
+        let text = std::str::from_utf8(content).map_err(|error| {
+            let message = format!("is no text: {error}");
+            vec![of_lock("lock_invalid", &place, message)]
+        })?;
+        let read = Lock::read(format, text).map_err(|problems| {
+            let problems = problems.into_iter().take(MAX_PROBLEMS);
+            let of_line = |(line, problem)| format!("cannot be used: line {line}: {problem}");
+            let problems = problems.map(|problem| of_lock("lock_invalid", lock, of_line(problem)));
+            problems.collect::<Vec<_>>()
+        })?;
         let plugin = manifest.name.as_str();
         let prefix = &plugin[..plugin.floor_char_boundary(MAX_PREFIX_BYTES)];
         let digest = ContentDigest::of(content).to_string();
@@ -56,6 +81,7 @@ impl PluginSet {
             name: format!("{prefix}-{}", &digest[..DIGITS]),
             runtime: dependencies.runtime,
             lock: lock.clone(),
+            libraries: read.packages,
         }))
     }
 }

@@ -23,6 +23,7 @@ impl Plugin {
             manifest: &self.manifest,
             tools: &self.tools,
             nodes: &[],
+            libraries: self.package_set.as_ref().map(|set| &set.libraries),
             files,
             package_digest: &self.digest,
         }

@@ -15,7 +15,10 @@ mod list;
 mod long_output;
 mod resolve;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use call_wire::MAX_ATTEMPTS;
 use contracts::tavern::common::v1::{
@@ -345,6 +348,19 @@ impl Ledger {
                 Err(error) => return Err(grpc_kit::internal(&error)),
             }
         }
+    }
+
+    /// Returns the digests of the packages that open calls of all tenants run.
+    ///
+    /// # Errors
+    /// A failure when the log cannot be listed.
+    pub async fn open_packages(&self) -> Result<BTreeSet<String>, Status> {
+        let entries = self.open_entries().await?.into_iter();
+        let packages = entries.filter_map(|entry| match entry {
+            LedgerEntry::InFlight(entry) => Some(entry.record.package_digest),
+            LedgerEntry::Settled(_) | LedgerEntry::Absent => None,
+        });
+        Ok(packages.filter(|digest| !digest.is_empty()).collect())
     }
 
     /// Returns every entry of all tenants that is open, oldest first: calls without an end, and decisions that

@@ -8,6 +8,7 @@
 //! - [`PluginCatalogue`]: the state, and the only place that writes it.
 //! - `directory`, `scan`, `lock`: the plugin directory, which is scanned every 2 s.
 //! - `install`, `planned`, `approval`: changes that people make, and the permissions that they approve.
+//! - `kept`: tools of packages that are not in force any more, for calls that began with them.
 //! - `surroundings`: the documents that name its tools, and the abilities of the sandbox.
 //! - `revise`: the next revision of the tools.
 //! - `state`: the stored document.
@@ -18,6 +19,7 @@ mod catalogue;
 mod describe;
 mod directory;
 mod install;
+mod kept;
 mod lock;
 mod planned;
 mod revise;

@@ -139,10 +139,12 @@ pub async fn build_with(
         workflow_runs.clone(),
         (backends.clone(), sets),
     );
+    let ledger = Ledger::new(effects.clone(), Arc::clone(&clock), Arc::clone(&ids));
     let of_all = (tools.clone(), identities.tenants().clone());
     let stores = (Arc::clone(&store), packages, files.all().clone());
     let places = (settings, around_plugins);
-    let plugins = open_plugins(places, of_all, stores, Arc::clone(&clock)).await?;
+    let plugins =
+        open_plugins(places, (of_all, ledger.clone()), stores, Arc::clone(&clock)).await?;
     tools.restore().await?;
     let catalogue = tools.catalogue(Tenant::DEFAULT).await?;
     report(&approvals, &catalogue, &settings.approvals_file);
@@ -158,10 +160,9 @@ pub async fn build_with(
         scripts: Scripts::new(sandbox, files.clone()),
         runs: workflow_runs,
     };
-    let ledger = Ledger::new(effects.clone(), Arc::clone(&clock), Arc::clone(&ids));
     let runs = Runs::new(runs, RunOwner::Registry, clock, Arc::clone(&ids));
     let calls = Calls::new(
-        tools.clone(),
+        (tools.clone(), plugins.clone()),
         dispatcher,
         ledger,
         (approvals.clone(), identities.clone(), audit.clone()),
@@ -415,7 +416,7 @@ async fn open_log(data: &DataDir, name: &str) -> Result<RunLogs, Error> {
 /// Opens the plugins of the settings.
 async fn open_plugins(
     (settings, surroundings): (&RegistrySettings, Surroundings),
-    of_all: (Tools, Tenants),
+    of_all: ((Tools, Tenants), Ledger),
     (store, packages, workspaces): (Arc<dyn DocumentStore>, Arc<SqliteDatabase>, Workspaces),
     clock: Arc<dyn Clock>,
 ) -> Result<PluginCatalogue, Error> {

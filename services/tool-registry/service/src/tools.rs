@@ -63,6 +63,22 @@ struct Shared {
     packages: PackageSets,
 }
 
+/// A tool of a list.
+#[derive(Debug)]
+pub(crate) struct ListedTool {
+    /// The tool.
+    pub(crate) tool: Arc<Tool>,
+    /// The reason for which it cannot be called for now; none if it can.
+    pub(crate) inactive: Option<NotActive>,
+}
+
+impl From<Arc<Tool>> for ListedTool {
+    fn from(tool: Arc<Tool>) -> Self {
+        let inactive = None;
+        Self { tool, inactive }
+    }
+}
+
 /// The reason for which a tool was not found.
 #[derive(Clone, Debug)]
 pub enum Missing {
@@ -273,14 +289,26 @@ impl Tools {
     /// # Errors
     /// The status of the workflow service if it does not answer, or the store's failure.
     pub async fn list(&self, tenant: Tenant) -> Result<Vec<Arc<Tool>>, Status> {
+        let listed = self.list_with_states(tenant).await?.into_iter();
+        Ok(listed.map(|listed| listed.tool).collect())
+    }
+
+    /// Lists the tools as [`Tools::list`] does, each with the reason for which it cannot be called for now.
+    ///
+    /// # Errors
+    /// As for [`Tools::list`].
+    pub(crate) async fn list_with_states(&self, tenant: Tenant) -> Result<Vec<ListedTool>, Status> {
         let view = self.view(tenant).await;
         let view = view.map_err(|error| run_events::store_failure(&error).into_status())?;
         let mut tools = Vec::new();
         for tool in view.catalogue.tools() {
             match view.complete(tool).await {
-                Ok(tool) => tools.push(tool),
+                Ok(tool) => tools.push(ListedTool::from(tool)),
                 // It is known by its name, so that a call of it fails with the reason.
-                Err(Missing::NotActive(_)) => tools.push(Arc::clone(tool)),
+                Err(Missing::NotActive(reason)) => tools.push(ListedTool {
+                    tool: Arc::clone(tool),
+                    inactive: Some(reason),
+                }),
                 Err(Missing::Unavailable(status)) => return Err(status),
                 Err(missing) => {
                     let reason = missing.into_failure(tool.id()).message.clone();
@@ -289,8 +317,9 @@ impl Tools {
             }
         }
         let workflows = view.workflow_tools().await?.into_iter();
-        tools.extend(workflows.filter(|tool| view.check_active(tool).is_ok()));
-        tools.sort_by(|a, b| a.id().cmp(b.id()));
+        let workflows = workflows.filter(|tool| view.check_active(tool).is_ok());
+        tools.extend(workflows.map(ListedTool::from));
+        tools.sort_by(|a, b| a.tool.id().cmp(b.tool.id()));
         Ok(tools)
     }
 }

@@ -22,6 +22,8 @@ pub enum ToolMatch {
     Visible(usize, NameReading),
     /// A tool that exists and is not available here (N5).
     NotAvailable,
+    /// A tool that a plugin brought and brings no more: its position in the catalogue (N5).
+    Removed(usize),
     /// No such tool (N4).
     Unknown,
 }
@@ -54,7 +56,8 @@ impl Catalogue {
         if let Some(Some(index)) = self.inner.other_names.get(&*alias::skill_of(&cleaned)) {
             return ToolMatch::Visible(*index, NameReading::Cleaned);
         }
-        ToolMatch::Unknown
+        let removed = self.inner.removed_folded.get(&folded);
+        removed.map_or(ToolMatch::Unknown, |index| ToolMatch::Removed(*index))
     }
 
     /// Whether a written name means a visible tool.

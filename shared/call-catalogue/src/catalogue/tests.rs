@@ -44,6 +44,30 @@ fn the_original_id_its_alias_and_another_letter_case_find_the_tool() {
 }
 
 #[test]
+fn a_removed_tool_is_found_by_every_spelling_unless_another_has_its_name() {
+    let removed = |id: &str| RemovedTool {
+        id: id.to_owned(),
+        plugin: "dice".to_owned(),
+    };
+    let absent = Absent {
+        hidden: vec!["dice:hidden".to_owned()],
+        removed: ["dice:roll", "dice:hidden", "dice:back"]
+            .map(removed)
+            .into(),
+    };
+    let names = [("roll_it", "dice:roll")].map(|(name, id)| (name.to_owned(), id.to_owned()));
+    let back = Tool::new("dice:back", "", Value::Null);
+    let catalogue = Catalogue::with_names(vec![back], absent, &names).unwrap();
+    for written in ["dice:roll", "dice__roll", "`Dice:Roll`", "roll_it"] {
+        assert_eq!(catalogue.find(written), ToolMatch::Removed(0), "{written}");
+    }
+    assert_eq!(catalogue.removed(0).plugin, "dice");
+    assert_eq!(catalogue.find("dice:hidden"), ToolMatch::NotAvailable);
+    assert!(catalogue.has_visible("dice:back"));
+    assert_eq!(catalogue.find("dice:other"), ToolMatch::Unknown);
+}
+
+#[test]
 fn a_letter_case_shared_by_two_tools_finds_neither() {
     let catalogue = catalogue(&["Read", "READ"]);
     assert_eq!(catalogue.find("read"), ToolMatch::Unknown);
@@ -83,7 +107,7 @@ fn a_tool_is_found_by_a_further_name_unless_another_tool_has_it() {
         ("nothing", "absent"),
     ];
     let names = names.map(|(name, id)| (name.to_owned(), id.to_owned()));
-    let catalogue = Catalogue::with_names(tools.into(), Vec::new(), &names).unwrap();
+    let catalogue = Catalogue::with_names(tools.into(), Absent::default(), &names).unwrap();
     for (written, found) in [
         ("SleepTool", ToolMatch::Visible(0, NameReading::Cleaned)),
         ("wake", ToolMatch::Visible(1, NameReading::Exact)),

@@ -252,6 +252,7 @@ impl Assembler {
                         ToolState::Visible(context.catalogue.entry(index).tool.id.clone())
                     }
                     ToolMatch::NotAvailable => ToolState::NotAvailable,
+                    ToolMatch::Removed(_) => ToolState::Removed,
                     ToolMatch::Unknown => {
                         ToolState::Unknown(context.catalogue.nearest_tools(&name))
                     }

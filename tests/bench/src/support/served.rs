@@ -13,19 +13,18 @@ use crate::harness::Effort;
 /// The longest time of a start before it counts as failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A running `tavern serve` on fresh data; it is killed when this is dropped.
+/// A running `tavern serve`; it is killed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Served {
     /// The seconds from its start until it answered.
     pub(crate) seconds_to_ready: f64,
     address: String,
     process: Process,
-    _directory: TempDir,
+    _directory: Option<TempDir>,
 }
 
 impl Served {
-    /// Starts the program on `host`, a loopback address of its own, and waits until it
-    /// answers.
+    /// Starts the program on `host`, a loopback address of its own, with fresh data, and waits until it answers.
     ///
     /// # Errors
     /// The program is missing or does not come up; the error has its output.
@@ -34,11 +33,28 @@ impl Served {
         host: &str,
         environment: &[(String, String)],
     ) -> anyhow::Result<Self> {
-        let program = program("tavern")?;
         let directory = effort.fresh_directory()?;
+        let deploy = testkit::repository().join("deploy");
+        let mut served = Self::start_in(directory.path(), &deploy, host, environment).await?;
+        served._directory = Some(directory);
+        Ok(served)
+    }
+
+    /// Starts the program on `host` with the data and the output in `directory`, which may have data of an earlier
+    /// start, and with the files in `deploy`.
+    ///
+    /// # Errors
+    /// The program is missing or does not come up; the error has its output.
+    pub(crate) async fn start_in(
+        directory: &Path,
+        deploy: &Path,
+        host: &str,
+        environment: &[(String, String)],
+    ) -> anyhow::Result<Self> {
+        let program = program("tavern")?;
         let listen = format!("{host}:7401");
-        let data = directory.path().join("data").display().to_string();
-        let deploy = testkit::repository().join("deploy").display().to_string();
+        let data = directory.join("data").display().to_string();
+        let deploy = deploy.display().to_string();
         let arguments = [
             "serve",
             "--listen",
@@ -49,13 +65,7 @@ impl Served {
             &deploy,
         ];
         let begin = Instant::now();
-        let mut process = Process::start(
-            "tavern",
-            &program,
-            &arguments,
-            environment,
-            directory.path(),
-        )?;
+        let mut process = Process::start("tavern", &program, &arguments, environment, directory)?;
         let address = format!("http://{listen}");
         await_health(&mut process, &address, begin).await?;
         let seconds_to_ready = begin.elapsed().as_secs_f64();
@@ -63,7 +73,7 @@ impl Served {
             seconds_to_ready,
             address,
             process,
-            _directory: directory,
+            _directory: None,
         })
     }
 

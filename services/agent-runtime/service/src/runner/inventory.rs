@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashSet};
 
 use agent_domain::{plan::Plan, spelling::HANDLE_TOOLS};
-use call_catalogue::Catalogue;
-use call_wire::NamedTools;
+use call_catalogue::{Absent, Catalogue, RemovedTool};
+use call_wire::{NamedTools, ToolList};
 use contracts::tavern::{
     common::v1::{self as common, run_event::Kind},
     registry::v1 as registry,
@@ -61,8 +61,6 @@ pub(super) enum InventoryError {
     Unusable(common::CallError),
 }
 
-/// The most tools that are requested of the registry.
-const MAX_TOOLS: usize = 20_000;
 /// The most ids in one request to the registry.
 const MAX_BATCH: usize = 500;
 
@@ -75,6 +73,8 @@ pub(super) struct Tools {
     pub(super) for_handles: Vec<String>,
     /// The ids of all tools of the registry.
     pub(super) known: Vec<String>,
+    /// The tools that plugins brought and bring no more.
+    pub(super) removed: Vec<RemovedTool>,
     /// Names in the profile that no tool has.
     pub(super) missing: Vec<String>,
 }
@@ -87,10 +87,37 @@ impl Tools {
         let visible = tools.filter(|tool| !self.for_handles.contains(&tool.tool_id));
         let visible: Vec<registry::Tool> = visible.cloned().collect();
         Ok(Inventory {
-            plain: catalogue_of(&visible, &self.known, plan)?,
-            with_handles: catalogue_of(&self.all, &self.known, plan)?,
+            plain: self.catalogue_of(&visible, plan)?,
+            with_handles: self.catalogue_of(&self.all, plan)?,
             missing: self.missing,
         })
+    }
+
+    /// Makes the catalogue in which `visible` may be called and every other known tool is not available. A tool that
+    /// has the profile's name is also called by its id.
+    fn catalogue_of(
+        &self,
+        visible: &[registry::Tool],
+        plan: &Plan,
+    ) -> Result<Catalogue, InventoryError> {
+        let shown = visible.iter().map(|tool| tool.tool_id.as_str());
+        let ids = shown
+            .clone()
+            .map(|name| (plan.tool_id(name).into_owned(), name.to_owned()));
+        let mut names: Vec<(String, String)> = ids.filter(|(id, name)| id != name).collect();
+        let shown: HashSet<&str> = shown
+            .chain(names.iter().map(|(id, _)| id.as_str()))
+            .collect();
+        let hidden = self.known.iter().filter(|id| !shown.contains(id.as_str()));
+        let hidden: BTreeSet<&String> = hidden.collect();
+        let absent = Absent {
+            hidden: hidden.into_iter().cloned().collect(),
+            removed: self.removed.clone(),
+        };
+        let missing = self.missing.iter();
+        names.extend(missing.map(|name| (name.clone(), plan.tool_id(name).into_owned())));
+        call_wire::catalogue(visible, absent, &names)
+            .map_err(|error| unusable(grpc_kit::failure::chain(&error)))
     }
 }
 
@@ -123,8 +150,9 @@ pub(super) async fn fetch_tools(
     let missing = listed.filter(|(_, id)| named.missing.contains(id));
     tools.missing = missing.map(|(name, _)| name.clone()).collect();
     let everything = list(registry).await?;
-    let everything = everything.into_iter().map(|tool| tool.tool_id);
-    tools.known.extend(everything);
+    let ids = everything.tools.into_iter().map(|tool| tool.tool_id);
+    tools.known.extend(ids);
+    tools.removed = everything.removed;
     Ok(tools)
 }
 
@@ -135,28 +163,6 @@ fn spell(tool: &mut registry::Tool, name: &str, id: &str) {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         tool.alias = name.replace(|c| !plain(c), "__");
     }
-}
-
-/// Makes the catalogue in which `visible` may be called and every other known tool is not
-/// available. A tool that has the profile's name is also called by its id.
-fn catalogue_of(
-    visible: &[registry::Tool],
-    known: &[String],
-    plan: &Plan,
-) -> Result<Catalogue, InventoryError> {
-    let shown = visible.iter().map(|tool| tool.tool_id.as_str());
-    let ids = shown
-        .clone()
-        .map(|name| (plan.tool_id(name).into_owned(), name.to_owned()));
-    let names: Vec<(String, String)> = ids.filter(|(id, name)| id != name).collect();
-    let shown: HashSet<&str> = shown
-        .chain(names.iter().map(|(id, _)| id.as_str()))
-        .collect();
-    let hidden = known.iter().filter(|id| !shown.contains(id.as_str()));
-    let hidden: BTreeSet<&String> = hidden.collect();
-    let hidden = hidden.into_iter().cloned().collect();
-    call_wire::catalogue(visible, hidden, &names)
-        .map_err(|error| unusable(grpc_kit::failure::chain(&error)))
 }
 
 /// Returns the tools of these names that the principal may call, and the names that no tool has.
@@ -181,24 +187,12 @@ async fn named(
 }
 
 /// Lists every tool.
-async fn list(
-    mut registry: ToolRegistryServiceClient<Outbound>,
-) -> Result<Vec<registry::Tool>, InventoryError> {
-    let mut tools = Vec::new();
-    let mut page_token = String::new();
-    loop {
-        let request = registry::ListToolsRequest {
-            page_size: 500,
-            page_token,
-        };
-        let response = registry.list_tools(request).await;
-        let page = response.map_err(InventoryError::Registry)?.into_inner();
-        tools.extend(page.tools);
-        page_token = page.next_page_token;
-        if page_token.is_empty() || tools.len() >= MAX_TOOLS {
-            return Ok(tools);
-        }
-    }
+async fn list(registry: ToolRegistryServiceClient<Outbound>) -> Result<ToolList, InventoryError> {
+    let page = |request| {
+        let mut registry = registry.clone();
+        async move { Ok(registry.list_tools(request).await?.into_inner()) }
+    };
+    ToolList::read(page).await.map_err(InventoryError::Registry)
 }
 
 fn unusable(message: String) -> InventoryError {

@@ -1,5 +1,7 @@
 //! The types of a plan. Their JSON is the plan's document.
 
+use std::collections::BTreeMap;
+
 use call_outcome::Violation;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +33,9 @@ pub struct Plan {
     pub nodes: Vec<String>,
     /// The workflows that it brings, as `<plugin>:<stem>`.
     pub workflows: Vec<String>,
+    /// The versions of the libraries that it brings, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub libraries: BTreeMap<String, String>,
     /// Its hooks.
     pub hooks: Vec<PlannedHook>,
     /// The services for which its backends stand in.

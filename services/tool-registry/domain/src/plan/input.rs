@@ -47,6 +47,8 @@ pub struct PluginVersion<'a> {
     pub tools: &'a [Arc<Definition>],
     /// The full types of its nodes, `<plugin>:<type>`.
     pub nodes: &'a [String],
+    /// The versions of the libraries that its lock names, by name; none without a lock.
+    pub libraries: Option<&'a BTreeMap<String, String>>,
     /// Its files, sorted by path.
     pub files: &'a [PackedFile],
     /// The digest of its package, with its `sha256:`.

@@ -26,6 +26,7 @@ pub fn make(input: &PlanInput<'_>) -> Plan {
         tools: tools::changes(in_force, new),
         nodes: new.nodes.to_vec(),
         workflows: files::workflows(new),
+        libraries: new.libraries.cloned().unwrap_or_default(),
         hooks: hooks::planned(input),
         overrides: hooks::overrides(input),
         permissions: usage::permissions(input),

@@ -238,6 +238,11 @@ fn parts(plan: &Plan, text: &mut Lines) {
             names.iter().for_each(|name| text.line(2, name));
         }
     }
+    if !plan.libraries.is_empty() {
+        text.heading("Libraries that its scripts import");
+        let libraries = plan.libraries.iter();
+        libraries.for_each(|(name, version)| text.line(2, &format!("{name} {version}")));
+    }
     if !plan.hooks.is_empty() {
         text.heading("Hooks");
         plan.hooks.iter().for_each(|hook| one_hook(hook, text));

@@ -57,6 +57,7 @@ impl Case {
             manifest: &self.manifest,
             tools: &self.tools,
             nodes: &self.nodes,
+            libraries: None,
             files: &self.files,
             package_digest: self.digest,
         }

@@ -3,7 +3,8 @@
 use std::{fs, os::unix::fs::symlink, path::PathBuf};
 
 use cap_std::{ambient_authority, fs::Dir};
-use plugin_package::{Checked, check, open_plugin, read_directory};
+use plugin_package::{Checked, check, open_plugin, plan_alone, read_directory};
+use tool_domain::plan::render;
 
 const TOOL: &str = r#"{"id": "demo:run", "implementation": {"type": "script", "command": "python scripts/run.py"},
     "parameters": {"type": "object"}}"#;
@@ -189,4 +190,24 @@ fn yaml_that_grows_or_has_tags_is_refused() {
         plugins.put("demo/plugin.yaml", manifest);
         plugins.check_faults(&[(code, "plugin.yaml")]);
     }
+}
+
+#[test]
+fn the_libraries_of_a_lock_stand_in_the_plan_and_each_wrong_line_is_named() {
+    let plugins = Plugins::new();
+    let manifest = "name: demo\ntools: {entry: ./tools}\ndependencies: {runtime: python, lock: requirements.lock}\n";
+    plugins.put("demo/plugin.yaml", manifest);
+    plugins.check_faults(&[("lock_not_found", "plugin.yaml/dependencies/lock")]);
+    let line = format!("--hash=sha256:{}", "0".repeat(64));
+    plugins.put("demo/requirements.lock", "six\n# no more\nfrom http://x\n");
+    plugins.check_faults(&[("lock_invalid", "requirements.lock"); 2]);
+    plugins.put("demo/requirements.lock", [0xff]);
+    plugins.check_faults(&[("lock_invalid", "plugin.yaml/dependencies/lock")]);
+    let lock = format!("Six==1.17.0 {line}\nzope.interface==7.2 {line}\n");
+    plugins.put("demo/requirements.lock", lock);
+    let files = read_directory(&plugins.open()).unwrap();
+    let plan = plan_alone(&files, &check(&files).plugin.unwrap());
+    let text = render::text(&plan);
+    let libraries = "Libraries that its scripts import\n  six 1.17.0\n  zope-interface 7.2\n";
+    assert!(text.contains(libraries), "{text}");
 }

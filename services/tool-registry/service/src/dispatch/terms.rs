@@ -10,6 +10,8 @@ use tool_domain::permissions::{ResourceRequest, WorkspaceAccess};
 /// of the tenant.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ScriptTerms {
+    /// The digest of the package of the plugin; empty if no plugin brings the tool.
+    pub package_digest: String,
     /// The options as JSON; `None` if the plugin declares none.
     pub options: Option<Arc<str>>,
     /// The approved limits, which take the place of the defaults.

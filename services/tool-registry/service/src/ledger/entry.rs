@@ -21,6 +21,9 @@ pub struct Record {
     /// The etag of the tool as it was dispatched; empty in entries of earlier versions.
     #[serde(default)]
     pub tool_etag: String,
+    /// The digest of the package whose files it runs; empty if no plugin brings the tool.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub package_digest: String,
     /// Whether the tool was declared safe to dispatch again when it was dispatched.
     pub may_repeat: bool,
     /// Whether the call is executed by a run of another service.

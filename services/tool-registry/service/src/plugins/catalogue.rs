@@ -22,6 +22,7 @@ use super::{
     surroundings::Surroundings,
 };
 use crate::{
+    ledger::Ledger,
     store::{StoreError, plugins::PackageStore, read_document},
     tenants::Tenants,
     tools::{ActivePlugin, Revision, Tools},
@@ -44,6 +45,8 @@ pub(super) struct Inner {
     pub(super) store: Arc<dyn DocumentStore>,
     pub(super) packages: Arc<dyn PackageStore>,
     pub(super) tenants: Tenants,
+    /// The calls that keep packages.
+    pub(super) ledger: Ledger,
     pub(super) workspaces: Workspaces,
     pub(super) surroundings: Surroundings,
     pub(super) clock: Arc<dyn Clock>,
@@ -153,7 +156,7 @@ impl PluginCatalogue {
     /// logged.
     pub(crate) async fn open(
         (settings, surroundings): (PluginSettings, Surroundings),
-        (tools, tenants): (Tools, Tenants),
+        ((tools, tenants), ledger): ((Tools, Tenants), Ledger),
         (store, packages, workspaces): (Arc<dyn DocumentStore>, Arc<dyn PackageStore>, Workspaces),
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ScanError> {
@@ -173,6 +176,7 @@ impl PluginCatalogue {
                 store,
                 packages,
                 tenants,
+                ledger,
                 workspaces,
                 surroundings,
                 clock,
@@ -278,7 +282,7 @@ impl PluginCatalogue {
         Ok(changing.version)
     }
 
-    /// Removes packages that neither a plugin nor a plan needs, and plans that are over or too many.
+    /// Removes packages that no plugin, plan or open call needs, and plans that are over or too many.
     pub(super) async fn remove_packages(&self, changing: &Changing) -> Result<(), StoreError> {
         let (store, now) = (&self.inner.store, self.inner.clock.now());
         let mut plans = Vec::new();
@@ -292,9 +296,17 @@ impl PluginCatalogue {
         for (_, id, _) in plans.drain(open..) {
             store.delete(PLANS, &id, None, now).await?;
         }
+        let called = match self.inner.ledger.open_packages().await {
+            Ok(called) => called,
+            Err(error) => {
+                tracing::warn!(%error, "packages that nothing needs stay until the ledger can be read");
+                return Ok(());
+            }
+        };
         let planned = plans.iter().map(|(.., package_digest)| &**package_digest);
-        let kept: Vec<&str> = changing.state.packages().chain(planned).collect();
-        self.inner.packages.retain(&kept).await
+        let called = called.iter().map(String::as_str);
+        let kept = changing.state.packages().chain(planned).chain(called);
+        self.inner.packages.retain(&kept.collect::<Vec<_>>()).await
     }
 
     /// Returns the findings of the last look at the plugin directory.

@@ -1,6 +1,7 @@
 //! Plugins as packages of the installation.
 
 mod options;
+mod watch_tools;
 
 use contracts::tavern::{
     common::v1::ErrorReason,
@@ -10,8 +11,8 @@ use contracts::tavern::{
         RollbackPluginRequest, RollbackPluginResponse, SetPluginStateRequest,
         SetPluginStateResponse, SetToolStateRequest, SetToolStateResponse, UninstallPluginRequest,
         UninstallPluginResponse, UpdatePluginOptionsRequest, UpdatePluginOptionsResponse,
-        WatchPluginsRequest, WatchPluginsResponse, plan_plugin_request::Part,
-        plugin_service_server::PluginService,
+        WatchPluginsRequest, WatchPluginsResponse, WatchToolsRequest, WatchToolsResponse,
+        plan_plugin_request::Part, plugin_service_server::PluginService,
     },
 };
 use core_types::Tenant;
@@ -60,6 +61,7 @@ impl PluginRpc {
 #[tonic::async_trait]
 impl PluginService for PluginRpc {
     type WatchPluginsStream = StreamOf<WatchPluginsResponse>;
+    type WatchToolsStream = StreamOf<WatchToolsResponse>;
 
     async fn plan_plugin(
         &self,
@@ -240,6 +242,16 @@ impl PluginService for PluginRpc {
             }
         };
         Ok(Response::new(Box::pin(listed)))
+    }
+
+    async fn watch_tools(
+        &self,
+        request: Request<WatchToolsRequest>,
+    ) -> Answer<Self::WatchToolsStream> {
+        let (tenant, drain) = (CallContext::of(&request).tenant(), Drain::of(&request));
+        let (tools, changes) = (self.tools.clone(), self.plugins.changes());
+        let watched = watch_tools::changes(tools, tenant, changes, drain);
+        Ok(Response::new(Box::pin(watched)))
     }
 }
 

@@ -1,9 +1,11 @@
 //! Adding, deleting, finding and validating tools.
 
+use std::sync::Arc;
+
 use contracts::tavern::registry::v1::{
     BatchGetToolsRequest, BatchGetToolsResponse, DeleteToolRequest, DeleteToolResponse,
     GetToolRequest, GetToolResponse, ListToolsRequest, ListToolsResponse, PutToolRequest,
-    PutToolResponse, ValidateCallRequest, ValidateCallResponse,
+    PutToolResponse, RemovedTool, ValidateCallRequest, ValidateCallResponse,
 };
 use grpc_kit::{CallContext, Failure};
 use run_events::{request_hash, store_failure};
@@ -22,7 +24,7 @@ use crate::{
         agents::{Agents, AgentsAbove, Unknown},
         rights,
     },
-    tools::{Change, Missing, Tools},
+    tools::{Change, Missing, Revision, Tools},
 };
 
 /// Adds or replaces a tool.
@@ -144,13 +146,29 @@ pub(super) async fn list(
         &all,
         |tool| tool.id(),
     )?;
+    let removed_tools = match next_page_token.is_empty() {
+        true => removed(&tools.revision(), &all),
+        false => Vec::new(),
+    };
     Ok(ListToolsResponse {
+        removed_tools,
         tools: page
             .iter()
             .map(|tool| convert::tool_to_proto(tool))
             .collect(),
         next_page_token,
     })
+}
+
+/// Returns the removed tools of a revision whose ids none of the tools, sorted by id, has.
+fn removed(revision: &Revision, tools: &[Arc<Tool>]) -> Vec<RemovedTool> {
+    let is_gone = |id: &str| tools.binary_search_by(|tool| tool.id().cmp(id)).is_err();
+    let removed = revision.removed.iter().filter(|(id, _)| is_gone(id));
+    let removed = removed.map(|(id, plugin)| RemovedTool {
+        tool_id: id.clone(),
+        plugin: plugin.clone(),
+    });
+    removed.collect()
 }
 
 /// Checks a call.

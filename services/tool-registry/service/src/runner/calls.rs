@@ -47,6 +47,7 @@ use crate::{
     identities::Identities,
     in_flight::InFlightCall,
     ledger::{self, Effect, Entry, Ledger, LedgerEntry},
+    plugins::PluginCatalogue,
     runner::agents::Agents,
     tools::Tools,
 };
@@ -148,6 +149,7 @@ pub struct Calls {
 #[derive(Debug)]
 struct Inner {
     tools: Tools,
+    plugins: PluginCatalogue,
     dispatcher: Dispatcher,
     ledger: Ledger,
     approvals: Approvals,
@@ -176,7 +178,7 @@ struct Inner {
 impl Calls {
     /// Takes everything that calls need.
     pub(crate) fn new(
-        tools: Tools,
+        (tools, plugins): (Tools, PluginCatalogue),
         dispatcher: Dispatcher,
         ledger: Ledger,
         (approvals, identities, audit): (Approvals, Identities, Audit),
@@ -188,6 +190,7 @@ impl Calls {
         Self {
             inner: Arc::new(Inner {
                 tools,
+                plugins,
                 dispatcher,
                 ledger,
                 approvals,

@@ -59,6 +59,7 @@ impl ActivePlugin {
         let declared = &manifest.options;
         let document = || self.values(stored).document(declared).to_string();
         let mut terms = ScriptTerms {
+            package_digest: self.plugin.digest.clone(),
             options: (!declared.is_empty()).then(|| document().into()),
             package_set: self.plugin.package_set.clone(),
             ..ScriptTerms::default()

@@ -5,8 +5,8 @@ use doubles::Mode;
 use serde_json::{Value, json};
 
 use crate::{
-    approvals::{Followed, approve, approver, begin, decide, pending, reject, started},
-    fixture::{Fixture, put_scripts, until, with_effect},
+    approvals::{Followed, approve, approver, begin, decide, pending, started},
+    fixture::{Fixture, code_of, put_scripts, until, with_effect},
 };
 
 const EXCHANGED: &str = "print(2)";
@@ -83,8 +83,12 @@ async fn a_package_that_is_written_again_as_it_is_keeps_the_approval() {
     assert_eq!(result.1.status(), CallStatus::Succeeded);
 }
 
-/// Cuts a call off that has left, and calls it again as its owner does.
-async fn cut_off(fixture: &mut Fixture, tool: &str, exchanges: bool) -> Followed {
+/// Cuts a call off that has left, and calls it again as its owner does, after some changes.
+async fn cut_off(
+    fixture: &mut Fixture,
+    tool: &str,
+    changes: impl AsyncFnOnce(&mut Fixture),
+) -> Followed {
     fixture.sandbox.set(Mode::Hold("1".into()));
     let call = begin(fixture, "e1", tool, json!({}));
     if tool == "asked" {
@@ -92,9 +96,7 @@ async fn cut_off(fixture: &mut Fixture, tool: &str, exchanges: bool) -> Followed
         decide(fixture, "mara", approve(&approval)).await.unwrap();
     }
     until("the dispatch", || started(fixture) == 1).await;
-    if exchanges {
-        exchange(fixture);
-    }
+    changes(fixture).await;
     fixture.crash_and_restart().await;
     assert!(call.await.is_err());
     fixture.sandbox.set(Mode::Run);
@@ -103,32 +105,39 @@ async fn cut_off(fixture: &mut Fixture, tool: &str, exchanges: bool) -> Followed
 }
 
 #[tokio::test]
-async fn g807_an_approved_call_that_was_cut_off_is_repeated_as_it_was_or_asked_for_again() {
-    let mut same = fixture().await;
-    let again = cut_off(&mut same, "asked", false).await;
-    assert_eq!(again.await.unwrap().1.status(), CallStatus::Succeeded);
-    assert_eq!(started(&same), 2);
+async fn r107_a_call_that_was_cut_off_runs_the_files_of_its_dispatch_without_another_approval() {
+    for (tool, exchanges) in [("asked", false), ("asked", true), ("free", true)] {
+        let mut fixture = fixture().await;
+        let change = async |fixture: &mut Fixture| {
+            if exchanges {
+                exchange(fixture);
+            }
+        };
+        let again = cut_off(&mut fixture, tool, change).await;
+        assert_eq!(again.await.unwrap().1.status(), CallStatus::Succeeded);
+        assert_eq!(started(&fixture), 2);
+        assert_ne!(last_script(&fixture), EXCHANGED);
+        let new = fixture.call("free", json!({})).await;
+        assert_eq!(new.status(), CallStatus::Succeeded);
+        assert_eq!(last_script(&fixture) == EXCHANGED, exchanges);
+    }
+}
 
-    let mut approved = fixture().await;
-    let again = cut_off(&mut approved, "asked", true).await;
-    let approval = pending(&approved, "e1").await;
-    assert_eq!(started(&approved), 1);
-    decide(&approved, "mara", approve(&approval)).await.unwrap();
+#[tokio::test]
+async fn r107_a_package_is_kept_while_a_call_that_was_cut_off_needs_it() {
+    let mut fixture = fixture().await;
+    let change = async |fixture: &mut Fixture| {
+        // Three earlier packages are kept without any call.
+        for number in 0..5 {
+            let script = format!("print({number})");
+            std::fs::write(fixture.plugins.join("scripts/run.py"), script).unwrap();
+            fixture.crash_and_restart().await;
+        }
+        std::fs::remove_dir_all(fixture.plugins.join("scripts")).unwrap();
+    };
+    let again = cut_off(&mut fixture, "free", change).await;
     assert_eq!(again.await.unwrap().1.status(), CallStatus::Succeeded);
-    assert_eq!(last_script(&approved), EXCHANGED);
-
-    // The first attempt may have taken effect, so the call is not said to be refused.
-    let mut rejected = fixture().await;
-    let again = cut_off(&mut rejected, "asked", true).await;
-    let approval = pending(&rejected, "e1").await;
-    decide(&rejected, "mara", reject(&approval, ""))
-        .await
-        .unwrap();
-    assert_eq!(again.await.unwrap().1.status(), CallStatus::InDoubt);
-    assert_eq!(started(&rejected), 1);
-
-    let mut free = fixture().await;
-    let again = cut_off(&mut free, "free", true).await;
-    assert_eq!(again.await.unwrap().1.status(), CallStatus::Succeeded);
-    assert_eq!(last_script(&free), EXCHANGED);
+    assert!(last_script(&fixture).starts_with("import sys"));
+    let gone = fixture.call("free", json!({})).await;
+    assert_eq!(code_of(&gone), "tool_removed");
 }

@@ -11,8 +11,9 @@ use contracts::tavern::{
     common::v1::{CallResult, CallStatus},
     registry::v1::{
         InstallPluginRequest, InstallPluginResponse, ListPluginsRequest, PlanPluginHeader,
-        PlanPluginRequest, Plugin, PluginPlan, RollbackPluginRequest, UninstallPluginRequest,
-        WatchPluginsRequest, plan_plugin_request::Part, plugin_service_client::PluginServiceClient,
+        PlanPluginRequest, Plugin, PluginPlan, RollbackPluginRequest, SetPluginStateRequest,
+        ToolChange, ToolChangeKind, UninstallPluginRequest, WatchPluginsRequest, WatchToolsRequest,
+        plan_plugin_request::Part, plugin_service_client::PluginServiceClient,
     },
 };
 use grpc_kit::Outbound;
@@ -285,6 +286,57 @@ async fn a_watch_shows_the_plugins_at_once_and_after_each_change() {
     let installed = put(&fixture, zip(dice("1"))).await;
     assert_eq!(next().await, (installed.revision, true));
     assert!(installed.revision > first);
+}
+
+#[tokio::test]
+async fn r508_a_watch_shows_every_tool_at_once_and_then_each_change() {
+    let fixture = empty().await;
+    let mut watch = service(&fixture).watch_tools(WatchToolsRequest {}).await;
+    let watch = watch.as_mut().unwrap().get_mut();
+    let mut next = async || {
+        let mut changes = Vec::new();
+        loop {
+            let shown = watch.message().await.unwrap().unwrap();
+            changes.extend(shown.changes);
+            if shown.complete {
+                return changes;
+            }
+        }
+    };
+    let first = next().await;
+    let is_present = |change: &ToolChange| change.kind() == ToolChangeKind::Present;
+    assert!(first.iter().all(is_present), "{first:?}");
+    assert!(
+        first
+            .iter()
+            .any(|change| change.tool_id.starts_with("system:"))
+    );
+
+    let mut expect = async |kind: ToolChangeKind, inactive: &str| {
+        let [change] = <[_; 1]>::try_from(next().await).unwrap();
+        assert_eq!((change.kind(), &*change.tool_id), (kind, "dice:roll"));
+        assert_eq!(
+            (&*change.plugin, &*change.inactive_code),
+            ("dice", inactive)
+        );
+        assert_eq!(inactive.is_empty(), change.inactive_reason.is_empty());
+    };
+    put(&fixture, zip(dice("1"))).await;
+    expect(ToolChangeKind::Added, "").await;
+    put(&fixture, zip(dice("2"))).await;
+    expect(ToolChangeKind::Changed, "").await;
+    for (enabled, inactive) in [(false, "tool_not_available"), (true, "")] {
+        let name = "dice".into();
+        let request = SetPluginStateRequest { name, enabled };
+        service(&fixture).set_plugin_state(request).await.unwrap();
+        expect(ToolChangeKind::State, inactive).await;
+    }
+    let request = UninstallPluginRequest {
+        name: "dice".into(),
+        ..UninstallPluginRequest::default()
+    };
+    service(&fixture).uninstall_plugin(request).await.unwrap();
+    expect(ToolChangeKind::Removed, "").await;
 }
 
 #[tokio::test]

@@ -123,5 +123,8 @@ async fn a_plugin_is_planned_installed_set_called_switched_and_removed() -> anyh
     let gone = tavern(&stack, at, &["tools", "call", "dice:roll", "{}"])?;
     let gone = text(&gone.stdout) + &text(&gone.stderr);
     assert!(gone.contains("tool_removed"), "{gone}");
+    let gone = text(&tavern(&stack, at, &["invoke", fail])?.stdout);
+    assert!(gone.contains("the plugin dice, which brought it"), "{gone}");
+    assert!(!gone.contains("did you mean"), "{gone}");
     Ok(())
 }

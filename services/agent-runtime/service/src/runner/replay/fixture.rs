@@ -7,6 +7,7 @@ use agent_domain::{
     message::{ChatMessage, TurnMessage},
     plan::Plan,
 };
+use call_catalogue::RemovedTool;
 use contracts::tavern::{
     common::v1::{RunEvent, run_event::Kind},
     registry::v1::Tool,
@@ -41,6 +42,9 @@ pub struct Header {
     for_handles: Vec<String>,
     /// The ids of all tools.
     known: Vec<String>,
+    /// The tools that plugins brought and bring no more.
+    #[serde(default)]
+    removed: Vec<RemovedTool>,
     /// Whether a call of the conversation gave a handle before the turn.
     pub handle_given: bool,
     /// The turns of the conversation before it.
@@ -157,6 +161,7 @@ impl Header {
                 .collect(),
             for_handles: parts.tools.for_handles,
             known: parts.tools.known,
+            removed: parts.tools.removed,
             handle_given: parts.handle_given,
             earlier: earlier.collect(),
             untrusted: parts.untrusted,
@@ -197,6 +202,7 @@ impl Header {
             all: tools.collect::<Result<_, String>>()?,
             for_handles: self.for_handles.clone(),
             known: self.known.clone(),
+            removed: self.removed.clone(),
             missing: Vec::new(),
         };
         let inventory = tools.inventory(&self.plan);

@@ -312,6 +312,7 @@ impl Inner {
         let record = Record {
             tool_id: resolved.tool.id().to_owned(),
             tool_etag: resolved.tool.etag().to_owned(),
+            package_digest: resolved.terms.package_digest.clone(),
             may_repeat: resolved.tool.may_repeat(),
             is_run: resolved.tool.implementation().is_run(),
             attempt: resolved.attempt,
@@ -428,9 +429,8 @@ impl Inner {
         in_flight: &InFlightCall,
         context: &CallContext,
     ) -> Result<Result<Permitted, CallOutcome>, Status> {
-        let (tenant, tool_id) = (context.tenant(), &open.record.tool_id);
         let found = match open.record.may_repeat {
-            true => self.tools.find_with_terms(tenant, tool_id).await.ok(),
+            true => self.find_again(open, context.tenant()).await,
             false => None,
         };
         let arguments = json_schema::parse_json_strict(&open.arguments_json).ok();
@@ -449,6 +449,25 @@ impl Inner {
             None => None,
         };
         Ok(permitted.ok_or_else(|| CallOutcome::unsettled(&open.record.tool_id)))
+    }
+
+    /// Returns the tool of an open call with its terms: as its package brings it, else as it is now (rule R107).
+    async fn find_again(&self, open: &Entry, tenant: Tenant) -> Option<(Arc<Tool>, ScriptTerms)> {
+        let Record {
+            tool_id,
+            package_digest,
+            ..
+        } = &open.record;
+        let found = self.tools.find_with_terms(tenant, tool_id).await.ok();
+        let runs_again = |(tool, _): &(Arc<Tool>, _)| open.runs_again(tool);
+        if package_digest.is_empty() || found.as_ref().is_some_and(runs_again) {
+            return found;
+        }
+        let kept = self
+            .plugins
+            .kept_tool(tenant, package_digest, tool_id)
+            .await;
+        kept.or(found)
     }
 
     /// Returns the outcome of an open call whose principal may not call the tool any more; `None` if it may. A

@@ -124,6 +124,17 @@ async fn options_are_refused_with_all_violations_and_under_another_etag() {
     assert_eq!(reason.as_str_name(), "ERROR_REASON_ETAG_MISMATCH");
 }
 
+/// Installs the plugin once more, and returns its missing options.
+async fn install_again(fixture: &Fixture) -> Vec<String> {
+    let planned = plan(fixture, with_options()).await;
+    let request = InstallPluginRequest {
+        plan_digest: planned.plan_digest,
+        request_id: String::new(),
+    };
+    service(fixture).install_plugin(request).await.unwrap();
+    the_dice(fixture).await.missing_options
+}
+
 #[tokio::test]
 async fn options_outlive_a_removal_and_a_purge_removes_them() {
     let fixture = empty().await;
@@ -138,14 +149,39 @@ async fn options_outlive_a_removal_and_a_purge_removes_them() {
             ..UninstallPluginRequest::default()
         };
         service(&fixture).uninstall_plugin(request).await.unwrap();
-        let planned = plan(&fixture, with_options()).await;
-        let request = InstallPluginRequest {
-            plan_digest: planned.plan_digest,
-            request_id: String::new(),
-        };
-        service(&fixture).install_plugin(request).await.unwrap();
-        the_dice(&fixture).await.missing_options
+        install_again(&fixture).await
     };
     assert_eq!(remove(false).await, Vec::<String>::new());
     assert_eq!(remove(true).await, ["sides"]);
+}
+
+#[tokio::test]
+async fn options_of_a_removed_plugin_are_kept_for_thirty_days() {
+    for (days, missing) in [(29, vec![]), (30, vec!["sides".to_owned()])] {
+        let mut fixture = empty().await;
+        put(&fixture, with_options()).await;
+        let set = update(&fixture, json!({"sides": 6}), &[], "").await;
+        set.unwrap();
+        let request = UninstallPluginRequest {
+            name: "dice".into(),
+            ..UninstallPluginRequest::default()
+        };
+        service(&fixture).uninstall_plugin(request).await.unwrap();
+        let day = std::time::Duration::from_secs(24 * 60 * 60);
+        fixture.clock.advance(day * days);
+        fixture.crash_and_restart().await;
+        fixture.recover().await;
+        // Values whose time is over are gone before a scan finds another plugin.
+        let marker = fixture.plugins.join("marker");
+        std::fs::create_dir(&marker).unwrap();
+        std::fs::write(marker.join("plugin.yaml"), "name: marker").unwrap();
+        while listed(&fixture)
+            .await
+            .iter()
+            .all(|plugin| plugin.name != "marker")
+        {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        assert_eq!(install_again(&fixture).await, missing, "{days}");
+    }
 }

@@ -1,18 +1,13 @@
 //! Locks of pip: `name==version --hash=sha256:…`, with a line for each package.
 
-use std::collections::BTreeMap;
-
-use super::Lock;
+use crate::Lock;
 
 /// Reads a lock.
 ///
 /// # Errors
 /// Every wrong line: its number, from 1, and the problem.
 pub(super) fn read(text: &str) -> Result<Lock, Vec<(usize, String)>> {
-    let mut lock = Lock {
-        text: String::new(),
-        packages: BTreeMap::new(),
-    };
+    let mut lock = Lock::default();
     let mut problems = Vec::new();
     for (number, line) in requirements(text) {
         match package(&line) {
@@ -102,7 +97,7 @@ fn package(line: &str) -> Result<(String, String), String> {
 }
 
 /// The name of a package as indexes compare names: lower case, with one `-` for each run of `-`, `_` and `.`.
-pub(crate) fn normalized(name: &str) -> String {
+pub fn normalized(name: &str) -> String {
     let parts = name.split(['-', '_', '.']).filter(|part| !part.is_empty());
     parts
         .map(str::to_ascii_lowercase)

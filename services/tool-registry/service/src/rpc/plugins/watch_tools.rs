@@ -1,0 +1,111 @@
+//! The changes of a tenant's tools, as they happen.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use contracts::tavern::registry::v1::{ToolChange, ToolChangeKind, WatchToolsResponse};
+use core_types::Tenant;
+use futures::Stream;
+use grpc_kit::Drain;
+use tokio::sync::watch;
+use tonic::{Code, Status};
+use tool_domain::tool::Origin;
+
+use crate::tools::{ListedTool, Tools};
+
+/// The time between two looks at tools that change without a notice: those of operators, workflows and backends.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+
+/// The most changes in a message.
+const MAX_CHANGES: usize = 500;
+
+/// The tools by id, each as the change by which it would come.
+type State = BTreeMap<String, ToolChange>;
+
+/// Reports every tool of a tenant, and then the differences, until the server drains. Looks at the tools after each
+/// of `changes`, and once a second.
+pub(super) fn changes(
+    tools: Tools,
+    tenant: Tenant,
+    mut changes: watch::Receiver<u64>,
+    drain: Drain,
+) -> impl Stream<Item = Result<WatchToolsResponse, Status>> + Send {
+    async_stream::try_stream! {
+        let mut known: Option<State> = None;
+        loop {
+            changes.mark_unchanged();
+            let listed = tools.list_with_states(tenant).await;
+            // A neighbour that is away for a moment takes nothing from the state.
+            let is_away = |status: &Status| status.code() == Code::Unavailable;
+            if known.is_none() || !listed.as_ref().is_err_and(is_away) {
+                let present = listed?.iter().map(describe).collect();
+                let is_first = known.is_none();
+                let found = differences(known.as_ref(), &present);
+                known = Some(present);
+                let pages = found.chunks(MAX_CHANGES);
+                let last = pages.len().saturating_sub(1);
+                for (page, changes) in pages.enumerate() {
+                    let (changes, complete) = (changes.to_vec(), page == last);
+                    yield WatchToolsResponse { changes, complete };
+                }
+                if is_first && found.is_empty() {
+                    yield WatchToolsResponse { changes: Vec::new(), complete: true };
+                }
+            }
+            tokio::select! {
+                changed = changes.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep(BETWEEN_LOOKS) => {}
+                () = drain.started() => return,
+            }
+        }
+    }
+}
+
+fn describe(listed: &ListedTool) -> (String, ToolChange) {
+    let ListedTool { tool, inactive } = listed;
+    let id = tool.id().to_owned();
+    let reason = inactive.as_ref().map(|reason| reason.sentence(&id));
+    let change = ToolChange {
+        kind: ToolChangeKind::Present.into(),
+        tool_id: id.clone(),
+        etag: tool.etag().to_owned(),
+        plugin: match tool.origin() {
+            Origin::Plugin(plugin) => plugin.clone(),
+            _ => String::new(),
+        },
+        inactive_code: inactive
+            .as_ref()
+            .map_or("", |reason| reason.code())
+            .to_owned(),
+        inactive_reason: reason.unwrap_or_default(),
+    };
+    (id, change)
+}
+
+/// Returns the changes from a state to the present one by id; every tool if there is no earlier state.
+fn differences(earlier: Option<&State>, present: &State) -> Vec<ToolChange> {
+    let Some(earlier) = earlier else {
+        return present.values().cloned().collect();
+    };
+    let of_kind = |change: &ToolChange, kind: ToolChangeKind| ToolChange {
+        kind: kind.into(),
+        ..change.clone()
+    };
+    let mut changes: Vec<ToolChange> = present
+        .iter()
+        .filter_map(|(id, now)| {
+            let kind = match earlier.get(id) {
+                None => ToolChangeKind::Added,
+                Some(before) if (&before.etag, &before.plugin) != (&now.etag, &now.plugin) => {
+                    ToolChangeKind::Changed
+                }
+                Some(before) if before != now => ToolChangeKind::State,
+                Some(_) => return None,
+            };
+            Some(of_kind(now, kind))
+        })
+        .collect();
+    let gone = earlier.iter().filter(|(id, _)| !present.contains_key(*id));
+    changes.extend(gone.map(|(_, before)| of_kind(before, ToolChangeKind::Removed)));
+    changes.sort_by(|a, b| a.tool_id.cmp(&b.tool_id));
+    changes
+}
