@@ -126,7 +126,7 @@ pub async fn build_with(
     let (own, own_slot) = grpc_kit::late();
     let tenant_services = with_tenants(&peers, own.clone());
     let neighbours = neighbours_of(&peers, own);
-    let around_plugins = Surroundings::of(&peers);
+    let places = (settings, Surroundings::of(&peers));
     let sets = PackageSets::new(peers.sandbox.clone(), &settings.code_interpreter.packages);
     let sandbox = Sandbox::new(peers.sandbox.clone(), sets.clone());
     let backends = Backends::new(Arc::clone(&store), settings.allowed_hosts());
@@ -142,7 +142,6 @@ pub async fn build_with(
     let ledger = Ledger::new(effects.clone(), Arc::clone(&clock), Arc::clone(&ids));
     let of_all = (tools.clone(), identities.tenants().clone());
     let stores = (Arc::clone(&store), packages, files.all().clone());
-    let places = (settings, around_plugins);
     let plugins =
         open_plugins(places, (of_all, ledger.clone()), stores, Arc::clone(&clock)).await?;
     tools.restore().await?;

@@ -187,7 +187,11 @@ impl PluginCatalogue {
         };
         if !catalogue.inner.settings.without_plugins {
             // The scan below reads the lock again.
-            drop(catalogue.read_directory(&mut changing).await?);
+            drop(
+                catalogue
+                    .read_directory(&mut changing, Directory::scan)
+                    .await?,
+            );
             catalogue.restore(&changing).await?;
         }
         *catalogue.inner.changing.lock().await = changing;

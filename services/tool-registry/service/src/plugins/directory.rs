@@ -15,7 +15,7 @@ use cap_std::{
 };
 use plugin_package::{Checked, Plugin, PluginFiles, check, open_plugin, read_directory};
 
-use super::{MAX_PLUGINS, state::StoredPlugin};
+use super::{MAX_PLUGINS, notices::Notices, state::StoredPlugin};
 
 /// The most entries of a plugin whose metadata is compared; a directory with more is read each time.
 const MAX_COMPARED: usize = 2_048;
@@ -32,21 +32,43 @@ pub(super) enum Content {
     Refused(Vec<Violation>),
 }
 
+/// The scans without a notice after which everything is compared all the same: a minute.
+const MAX_QUIET: u32 = 30;
+
 /// The plugin directory as it was found.
 #[derive(Debug, Default)]
 pub(super) struct Directory {
     /// Counts the scans that found a change.
     version: u64,
+    /// The notices since the last comparison; `None` if they cannot be trusted.
+    notices: Option<Notices>,
+    /// Counts the scans since then.
+    quiet: u32,
     seen: BTreeMap<String, (u64, Arc<Content>)>,
 }
 
 impl Directory {
+    /// Scans as [`Self::scan`] does, unless the system has noticed no change.
+    ///
+    /// # Errors
+    /// As for [`Self::scan`].
+    pub(super) fn scan_if_noticed(&mut self, path: &Path) -> io::Result<()> {
+        let is_quiet = |notices: &mut Notices| notices.are_quiet();
+        if self.quiet < MAX_QUIET && self.notices.as_mut().is_some_and(is_quiet) {
+            self.quiet += 1;
+            return Ok(());
+        }
+        self.scan(path)
+    }
+
     /// Reads everything that has changed since the last scan. Entries without a `plugin.yaml` and names that begin
     /// with a dot are passed over.
     ///
     /// # Errors
     /// The system's error when the directory itself cannot be listed.
     pub(super) fn scan(&mut self, path: &Path) -> io::Result<()> {
+        self.quiet = 0;
+        let mut notices = Notices::about(path);
         let root = Dir::open_ambient_dir(path, ambient_authority())?;
         let mut names = Vec::new();
         for entry in root.entries()? {
@@ -57,7 +79,7 @@ impl Directory {
         let mut seen = BTreeMap::new();
         let mut has_changed = false;
         for (index, name) in names.into_iter().enumerate() {
-            let print = fingerprint(&root, &name);
+            let print = fingerprint((&root, path), &name, &mut notices);
             let content = match self.seen.remove(&name) {
                 Some((earlier, content)) if Some(earlier) == print => Some(content),
                 earlier => {
@@ -76,6 +98,7 @@ impl Directory {
         has_changed |= !self.seen.is_empty();
         self.version += u64::from(has_changed);
         self.seen = seen;
+        self.notices = notices;
         Ok(())
     }
 
@@ -128,31 +151,53 @@ fn read(root: &Dir, name: &str) -> Option<Content> {
     })
 }
 
-/// Returns a number that changes when a file below a directory does; `None` if that cannot be seen.
-fn fingerprint(root: &Dir, name: &str) -> Option<u64> {
-    let mut hasher = DefaultHasher::new();
+/// Returns a number that changes when a file below a directory does; `None` if that cannot be seen. Each directory is
+/// added to the notices before it is read.
+fn fingerprint(
+    (root, path): (&Dir, &Path),
+    name: &str,
+    notices: &mut Option<Notices>,
+) -> Option<u64> {
     let metadata = root.symlink_metadata(name).ok()?;
-    stamp(&metadata, &mut hasher);
-    let mut left = MAX_COMPARED;
+    let mut walk = Walk {
+        notices,
+        left: MAX_COMPARED,
+        hasher: DefaultHasher::new(),
+    };
+    stamp(&metadata, &mut walk.hasher);
     if metadata.is_dir() {
-        walk(&root.open_dir(name).ok()?, 0, &mut left, &mut hasher)?;
+        walk.enter(&root.open_dir(name).ok()?, &path.join(name), 0)?;
     }
-    Some(hasher.finish())
+    Some(walk.hasher.finish())
 }
 
-fn walk(dir: &Dir, depth: usize, left: &mut usize, hasher: &mut DefaultHasher) -> Option<()> {
-    let mut entries: Vec<_> = dir.entries().ok()?.collect::<io::Result<_>>().ok()?;
-    *left = left.checked_sub(entries.len())?;
-    entries.sort_by_key(|entry| entry.file_name());
-    for entry in entries {
-        let metadata = entry.metadata().ok()?;
-        entry.file_name().hash(hasher);
-        stamp(&metadata, hasher);
-        if metadata.is_dir() && depth < MAX_DEPTH {
-            walk(&entry.open_dir().ok()?, depth + 1, left, hasher)?;
+/// A walk through the directories of a plugin.
+struct Walk<'a> {
+    notices: &'a mut Option<Notices>,
+    /// The entries that may still be compared.
+    left: usize,
+    hasher: DefaultHasher,
+}
+
+impl Walk<'_> {
+    fn enter(&mut self, dir: &Dir, path: &Path, depth: usize) -> Option<()> {
+        if let Some(notices) = self.notices {
+            notices.add(path);
         }
+        let mut entries: Vec<_> = dir.entries().ok()?.collect::<io::Result<_>>().ok()?;
+        self.left = self.left.checked_sub(entries.len())?;
+        entries.sort_by_key(|entry| entry.file_name());
+        for entry in entries {
+            let metadata = entry.metadata().ok()?;
+            entry.file_name().hash(&mut self.hasher);
+            stamp(&metadata, &mut self.hasher);
+            if metadata.is_dir() && depth < MAX_DEPTH {
+                let path = path.join(entry.file_name());
+                self.enter(&entry.open_dir().ok()?, &path, depth + 1)?;
+            }
+        }
+        Some(())
     }
-    Some(())
 }
 
 fn stamp(metadata: &cap_std::fs::Metadata, hasher: &mut DefaultHasher) {

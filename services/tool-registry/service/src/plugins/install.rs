@@ -10,7 +10,7 @@ use super::{
     catalogue::{
         Changing, NextState, PluginCatalogue, PluginError, ScanError, active_plugin, blocking,
     },
-    directory::Content,
+    directory::{Content, Directory},
     planned::{Planned, names_of},
     revise,
     state::{ApprovedPackage, PLANS, RemovedPlugin, STATE, StoredPlan},
@@ -325,7 +325,7 @@ impl PluginCatalogue {
         changing: &mut Changing,
         name: &str,
     ) -> Result<Result<PluginFiles, Vec<Violation>>, PluginError> {
-        match self.read_directory(changing).await {
+        match self.read_directory(changing, Directory::scan).await {
             Err(ScanError::Store(error)) => return Err(error),
             Err(ScanError::Directory(_)) => return Err(PluginError::NotFound),
             Ok(_) => {}

@@ -5,6 +5,8 @@
 
 use std::{
     collections::BTreeSet,
+    io,
+    path::Path,
     sync::{Arc, PoisonError},
     time::Duration,
 };
@@ -82,7 +84,9 @@ impl PluginCatalogue {
             return Ok(());
         }
         let mut changing = self.inner.changing.lock().await;
-        let lock = self.read_directory(&mut changing).await?;
+        let lock = self
+            .read_directory(&mut changing, Directory::scan_if_noticed)
+            .await?;
         let seen = Scanned {
             state: changing.version,
             directory: changing.directory.version(),
@@ -124,13 +128,14 @@ impl PluginCatalogue {
         Ok(())
     }
 
-    /// Reads the files of the plugin directory that have changed, and the lock.
+    /// Reads the files of the plugin directory that have changed by a scan of it, and the lock.
     ///
     /// # Errors
     /// The directory cannot be listed.
     pub(super) async fn read_directory(
         &self,
         changing: &mut Changing,
+        scan: fn(&mut Directory, &Path) -> io::Result<()>,
     ) -> Result<Result<Lock, Box<Violation>>, ScanError> {
         let path = self.inner.settings.directory.clone();
         if path.as_os_str().is_empty() {
@@ -138,7 +143,7 @@ impl PluginCatalogue {
         }
         let mut directory = std::mem::take(&mut changing.directory);
         let read = blocking(move || {
-            let scanned = directory.scan(&path);
+            let scanned = scan(&mut directory, &path);
             (directory, scanned, Lock::read(&path))
         });
         let (directory, scanned, lock) = read.await?;
