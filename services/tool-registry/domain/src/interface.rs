@@ -146,11 +146,11 @@ fn derived(
         implementation,
         flags: Flags::default(),
         timeout: None,
-        source: Value::Null,
+        source: Box::default(),
         package: None,
         diagnostics: Vec::new(),
     };
-    definition.source = published_schema(&definition);
+    definition.source = canonical_json::to_string(&published_schema(&definition)).into();
     Ok(definition)
 }
 

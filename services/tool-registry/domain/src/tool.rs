@@ -1,14 +1,20 @@
-//! A tool that can be called: its definition with the schema compiled.
+//! A tool that can be called: its definition, and the schema of its arguments.
 
 use call_outcome::Violation;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, LazyLock, OnceLock},
+    time::Duration,
+};
 
 use json_schema::Schema;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::definition::{Definition, Flags, Implementation};
 
 const DOMAIN: &str = "tavern.tool.v1";
+
+/// The parameters of a tool that takes any.
+static ANY: LazyLock<Value> = LazyLock::new(|| Value::Object(Map::new()));
 
 /// The origin of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +52,8 @@ pub struct Tool {
     definition: Arc<Definition>,
     origin: Origin,
     alias: String,
-    schema: Schema,
+    /// The compiled schema, from the first check on: it takes some 15 KiB, and most tools are never called.
+    schema: Arc<OnceLock<Schema>>,
     etag: String,
     is_shared: bool,
 }
@@ -61,7 +68,7 @@ pub struct Checked {
 }
 
 impl Tool {
-    /// Compiles the schema of a definition whose parameters are known.
+    /// Makes the tool of a definition whose parameters are known, and whose schema can be compiled.
     ///
     /// # Errors
     /// All problems of the schema.
@@ -71,21 +78,13 @@ impl Tool {
         alias: String,
     ) -> Result<Self, Vec<Violation>> {
         let definition = definition.into();
-        let empty = Value::Object(serde_json::Map::new());
-        let parameters = definition.parameters.as_ref().unwrap_or(&empty);
-        let schema = Schema::compile_parameters(parameters).map_err(|errors| {
-            let place = |problem: json_schema::CompileProblem| {
-                let pointer = format!("/parameters{}", problem.pointer);
-                Violation::new(pointer, problem.code.as_str(), problem.message)
-            };
-            errors.problems.into_iter().map(place).collect::<Vec<_>>()
-        })?;
+        compile(&definition)?;
         let etag = etag_of(&definition, &origin);
         Ok(Self {
             definition,
             origin,
             alias,
-            schema,
+            schema: Arc::default(),
             etag,
             is_shared: false,
         })
@@ -165,7 +164,7 @@ impl Tool {
 
     /// Returns the schema of the arguments.
     pub fn parameters(&self) -> &Value {
-        self.schema.source()
+        parameters_of(&self.definition)
     }
 
     /// Returns the effects that the tool declares.
@@ -201,29 +200,47 @@ impl Tool {
     /// # Errors
     /// All problems of the arguments.
     pub fn check(&self, arguments: &Value) -> Result<Checked, Vec<Violation>> {
-        let violations = self.schema.validate(arguments);
+        let schema = match self.schema.get() {
+            Some(schema) => schema,
+            None => {
+                let compiled = compile(&self.definition)?;
+                self.schema.get_or_init(|| compiled)
+            }
+        };
+        let violations = schema.validate(arguments);
         let mut arguments = match violations.is_empty() {
             true => arguments.clone(),
-            false => match self.schema.without_nulls(arguments) {
+            false => match schema.without_nulls(arguments) {
                 Some(arguments) => arguments,
                 None => return Err(violations.into_iter().map(Violation::from).collect()),
             },
         };
-        let defaulted = self
-            .schema
-            .apply_defaults(&mut arguments)
-            .map_err(|error| {
-                vec![Violation::new(
-                    "",
-                    "invalid_default",
-                    format!("a default of the schema is wrong: {error}"),
-                )]
-            })?;
+        let defaulted = schema.apply_defaults(&mut arguments).map_err(|error| {
+            vec![Violation::new(
+                "",
+                "invalid_default",
+                format!("a default of the schema is wrong: {error}"),
+            )]
+        })?;
         Ok(Checked {
             arguments,
             defaulted,
         })
     }
+}
+
+fn parameters_of(definition: &Definition) -> &Value {
+    definition.parameters.as_ref().unwrap_or(&ANY)
+}
+
+fn compile(definition: &Definition) -> Result<Schema, Vec<Violation>> {
+    Schema::compile_parameters(parameters_of(definition)).map_err(|errors| {
+        let place = |problem: json_schema::CompileProblem| {
+            let pointer = format!("/parameters{}", problem.pointer);
+            Violation::new(pointer, problem.code.as_str(), problem.message)
+        };
+        errors.problems.into_iter().map(place).collect::<Vec<_>>()
+    })
 }
 
 fn etag_of(definition: &Definition, origin: &Origin) -> String {
@@ -241,7 +258,7 @@ pub fn etag_in_package(definition: &Definition, origin: &Origin, package_digest:
     hex_digest([
         DOMAIN,
         &origin.to_string(),
-        &canonical_json::to_string(&definition.source),
+        &definition.source,
         package_digest,
     ])
 }

@@ -59,7 +59,7 @@ fn the_second_form_is_read_and_ungranted_requests_are_remarked() {
         .map(|each| each.code.as_str())
         .collect();
     assert_eq!(codes, ["not_granted", "not_supported"]);
-    assert_eq!(read.source["tags"], json!(["game"]));
+    assert_eq!(read.written()["tags"], json!(["game"]));
 }
 
 #[test]

@@ -26,9 +26,10 @@ pub(super) fn of(before: &Definition, after: &Definition, files_differ: bool) ->
         before.parameters.as_ref().unwrap_or(&empty),
         after.parameters.as_ref().unwrap_or(&empty),
     );
+    let (written_before, written_after) = (before.written(), after.written());
     let differ = |keys: &[&str]| {
         let mut keys = keys.iter();
-        keys.any(|key| before.source.get(key) != after.source.get(key))
+        keys.any(|key| written_before.get(key) != written_after.get(key))
     };
     let words = before.description != after.description
         || before.display_name != after.display_name

@@ -51,7 +51,7 @@ fn used_by(permission: &Permission, version: &PluginVersion<'_>) -> Vec<String> 
     let ids = |tools: Vec<&Definition>| tools.iter().map(|tool| tool.id.to_string()).collect();
     match permission {
         Permission::Network { host, .. } => ids(scripts()
-            .filter(|tool| hosts_of(tool).is_none_or(|hosts| hosts.contains(&host.as_str())))
+            .filter(|tool| hosts_of(tool).is_none_or(|hosts| hosts.contains(host)))
             .collect()),
         Permission::Secret { .. }
         | Permission::ServiceRead { .. }
@@ -106,10 +106,10 @@ fn shown_at(outlet: &str) -> &'static str {
 }
 
 /// Returns the hosts to which a tool narrows the permissions of its plugin; none if it does not.
-pub(super) fn hosts_of(tool: &Definition) -> Option<Vec<&str>> {
-    let hosts = tool
-        .source
-        .pointer("/securityContext/networkAccess/allowHosts")?;
-    let hosts = hosts.as_array()?.iter();
-    Some(hosts.filter_map(Value::as_str).collect())
+pub(super) fn hosts_of(tool: &Definition) -> Option<Vec<String>> {
+    // Most tools name none, and need not be parsed.
+    let written = tool.source.contains("allowHosts").then(|| tool.written())?;
+    let hosts = written.pointer("/securityContext/networkAccess/allowHosts")?;
+    let hosts = hosts.as_array()?.iter().filter_map(Value::as_str);
+    Some(hosts.map(str::to_owned).collect())
 }
