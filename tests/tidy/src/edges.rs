@@ -9,7 +9,7 @@ use crate::{Finding, Tree};
 
 /// The shared crates, from the bottom up, each with the lower crates that it may use.
 #[rustfmt::skip] // one line per crate
-const SHARED: [(&str, &[&str]); 24] = [
+const SHARED: [(&str, &[&str]); 25] = [
     ("contracts", &[]),
     ("core-types", &[]),
     ("json-schema", &[]),
@@ -20,6 +20,7 @@ const SHARED: [(&str, &[&str]); 24] = [
     ("canonical-json", &[]),
     ("cel-guard", &[]),
     ("approval-rules", &["cel-guard"]),
+    ("package-lock", &[]),
     ("schedules", &["core-types"]),
     ("settings", &[]),
     ("call-outcome", &["canonical-json", "json-schema"]),
