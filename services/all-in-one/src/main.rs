@@ -138,6 +138,9 @@ struct Overrides {
     /// The directory with plugins, workflows, agents and models.
     #[arg(long)]
     deploy_dir: Option<String>,
+    /// Start without any plugin, whatever is installed.
+    #[arg(long)]
+    without_plugins: bool,
     /// Print the settings in force (meaning, value, source, default) and exit.
     #[arg(long)]
     print_settings: bool,
@@ -173,7 +176,10 @@ impl Overrides {
             }
         };
         match (loaded, checked) {
-            (Ok(loaded), Ok(())) => Ok(loaded),
+            (Ok(mut loaded), Ok(())) => {
+                loaded.settings.without_plugins |= self.without_plugins;
+                Ok(loaded)
+            }
             (Ok(_), Err(wrong)) | (Err(wrong), Ok(())) => Err(wrong),
             (Err(mut wrong), Err(more)) => {
                 wrong.merge(more);

@@ -35,6 +35,8 @@ pub struct TavernSettings {
     /// The file with the rules for approvals and the people who decide. Default: `approvals.json` in
     /// the deploy directory, if it exists.
     pub approvals_file: PathBuf,
+    /// Whether to start without any plugin, whatever is installed. Default: false.
+    pub without_plugins: bool,
 }
 
 impl Default for TavernSettings {
@@ -49,6 +51,7 @@ impl Default for TavernSettings {
             deploy_dir: PathBuf::from("deploy"),
             packages_dir: PathBuf::new(),
             approvals_file: PathBuf::new(),
+            without_plugins: false,
         }
     }
 }
@@ -151,6 +154,7 @@ impl TavernSettings {
         services.sandbox.packages_directory = self.packages_dir();
         services.registry.plugins_dir = self.deploy_dir.join("plugins");
         services.registry.approvals_file = self.approvals_file();
+        services.registry.without_plugins |= self.without_plugins;
         services.workflow.workflows_dir = self.deploy_dir.join("workflows");
         services.agent.agents_dir = self.deploy_dir.join("agents");
         services.agent.scenes_dir = self.deploy_dir.join("scenes");

@@ -3,6 +3,8 @@
 mod options;
 mod watch_tools;
 
+use std::sync::Arc;
+
 use contracts::tavern::{
     common::v1::ErrorReason,
     registry::v1::{
@@ -25,6 +27,8 @@ use run_log::Hash;
 use tonic::{Code, Request, Response, Status, Streaming};
 use tool_domain::diagnostic::Diagnostic;
 
+use watch_tools::WatchedTools;
+
 use super::{Answer, CatalogueRpc, StreamOf, convert, refusal};
 use crate::{
     plugins::{PluginCatalogue, PluginChange, PluginError, Source},
@@ -37,6 +41,7 @@ pub struct PluginRpc {
     plugins: PluginCatalogue,
     tools: Tools,
     catalogue: CatalogueRpc,
+    watched: Arc<WatchedTools>,
 }
 
 impl PluginRpc {
@@ -44,6 +49,7 @@ impl PluginRpc {
     pub fn new(plugins: PluginCatalogue, tools: Tools, catalogue: CatalogueRpc) -> Self {
         Self {
             plugins,
+            watched: Arc::new(WatchedTools::new(tools.clone())),
             tools,
             catalogue,
         }
@@ -249,8 +255,8 @@ impl PluginService for PluginRpc {
         request: Request<WatchToolsRequest>,
     ) -> Answer<Self::WatchToolsStream> {
         let (tenant, drain) = (CallContext::of(&request).tenant(), Drain::of(&request));
-        let (tools, changes) = (self.tools.clone(), self.plugins.changes());
-        let watched = watch_tools::changes(tools, tenant, changes, drain);
+        let (watched, changes) = (Arc::clone(&self.watched), self.plugins.changes());
+        let watched = watch_tools::changes(watched, tenant, changes, drain);
         Ok(Response::new(Box::pin(watched)))
     }
 }

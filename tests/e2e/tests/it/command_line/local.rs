@@ -36,6 +36,8 @@ fn the_settings_have_the_values_of_the_flags_however_they_are_printed() -> anyho
     for command in [["serve", "--print-settings"], ["demo", "--print-settings"]] {
         assert_eq!(print(&command)?, printed, "{command:?}");
     }
+    let without = print(&["serve", "--without-plugins", "--print-settings"])?;
+    assert!(without.contains("\nwithout_plugins = true"), "{without}");
     Ok(())
 }
 

@@ -1,12 +1,16 @@
 //! The changes of a tenant's tools, as they happen.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use contracts::tavern::registry::v1::{ToolChange, ToolChangeKind, WatchToolsResponse};
-use core_types::Tenant;
+use core_types::{PerTenant, Tenant};
 use futures::Stream;
 use grpc_kit::Drain;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use tonic::{Code, Status};
 use tool_domain::tool::Origin;
 
@@ -18,29 +22,76 @@ const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 /// The most changes in a message.
 const MAX_CHANGES: usize = 500;
 
+/// The most tenants whose tools are kept while no client watches them.
+const MAX_TENANTS: usize = 16;
+
 /// The tools by id, each as the change by which it would come.
 type State = BTreeMap<String, ToolChange>;
+
+/// The tools of tenants as those who watch them see them: a look serves all of a tenant.
+#[derive(Debug)]
+pub(super) struct WatchedTools {
+    tools: Tools,
+    looks: PerTenant<Mutex<Option<Look>>>,
+}
+
+#[derive(Debug)]
+struct Look {
+    time: Instant,
+    /// The number of changes of plugins before it.
+    changes: u64,
+    state: Arc<State>,
+}
+
+impl WatchedTools {
+    /// Takes the tools.
+    pub(super) fn new(tools: Tools) -> Self {
+        Self {
+            tools,
+            looks: PerTenant::new(MAX_TENANTS),
+        }
+    }
+
+    /// Returns the tools of a tenant after so many changes of plugins.
+    async fn look(&self, tenant: Tenant, changes: u64) -> Result<Arc<State>, Status> {
+        let last = self.looks.of(tenant);
+        let mut last = last.lock().await;
+        let is_fresh =
+            |look: &&Look| look.changes >= changes && look.time.elapsed() < BETWEEN_LOOKS;
+        if let Some(look) = last.as_ref().filter(is_fresh) {
+            return Ok(Arc::clone(&look.state));
+        }
+        let time = Instant::now();
+        let listed = self.tools.list_with_states(tenant).await?;
+        let state: Arc<State> = Arc::new(listed.iter().map(describe).collect());
+        *last = Some(Look {
+            time,
+            changes,
+            state: Arc::clone(&state),
+        });
+        Ok(state)
+    }
+}
 
 /// Reports every tool of a tenant, and then the differences, until the server drains. Looks at the tools after each
 /// of `changes`, and once a second.
 pub(super) fn changes(
-    tools: Tools,
+    watched: Arc<WatchedTools>,
     tenant: Tenant,
     mut changes: watch::Receiver<u64>,
     drain: Drain,
 ) -> impl Stream<Item = Result<WatchToolsResponse, Status>> + Send {
     async_stream::try_stream! {
-        let mut known: Option<State> = None;
+        let mut known: Option<Arc<State>> = None;
         loop {
-            changes.mark_unchanged();
-            let listed = tools.list_with_states(tenant).await;
+            let count = *changes.borrow_and_update();
+            let looked = watched.look(tenant, count).await;
             // A neighbour that is away for a moment takes nothing from the state.
             let is_away = |status: &Status| status.code() == Code::Unavailable;
-            if known.is_none() || !listed.as_ref().is_err_and(is_away) {
-                let present = listed?.iter().map(describe).collect();
-                let is_first = known.is_none();
-                let found = differences(known.as_ref(), &present);
-                known = Some(present);
+            if known.is_none() || !looked.as_ref().is_err_and(is_away) {
+                let present = looked?;
+                let found = differences(known.as_deref(), &present);
+                let is_first = known.replace(present).is_none();
                 let pages = found.chunks(MAX_CHANGES);
                 let last = pages.len().saturating_sub(1);
                 for (page, changes) in pages.enumerate() {
