@@ -41,5 +41,5 @@ pub use parsed::{
 pub use problem::problem_to_proto;
 pub use question::question_ended;
 pub use retry::{MAX_ATTEMPTS, granted_retries, next_attempt};
-pub use tool_list::{MAX_TOOLS, ToolList};
+pub use tool_list::ToolList;
 pub use verdict::{exit_code, script_failure};

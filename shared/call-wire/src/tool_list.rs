@@ -4,7 +4,7 @@ use call_catalogue::RemovedTool;
 use contracts::tavern::registry::v1 as registry;
 
 /// The most tools of a tenant that are read.
-pub const MAX_TOOLS: usize = 20_000;
+const MAX_TOOLS: usize = 20_000;
 
 /// The number of tools that the registry returns in a page.
 const PAGE: i32 = 500;
@@ -12,7 +12,7 @@ const PAGE: i32 = 500;
 /// Every tool of a tenant, and the tools that plugins brought and bring no more.
 #[derive(Clone, Debug, Default)]
 pub struct ToolList {
-    /// The tools by id, at most [`MAX_TOOLS`] and the rest of a page.
+    /// The tools by id, at most 20,000 and the rest of a page.
     pub tools: Vec<registry::Tool>,
     /// The removed tools by id; none if there are more tools than are read.
     pub removed: Vec<RemovedTool>,

@@ -52,7 +52,7 @@ pub struct Tool {
     definition: Arc<Definition>,
     origin: Origin,
     alias: String,
-    /// The compiled schema, from the first check on: it takes some 15 KiB, and most tools are never called.
+    /// The compiled schema, from the first check on: it takes some 10 KiB, and most tools are never called.
     schema: Arc<OnceLock<Schema>>,
     etag: String,
     is_shared: bool,

@@ -67,7 +67,8 @@ impl Directory {
     /// # Errors
     /// The system's error when the directory itself cannot be listed.
     pub(super) fn scan(&mut self, path: &Path) -> io::Result<()> {
-        self.quiet = 0;
+        // Those of before say nothing about a scan that fails.
+        (self.notices, self.quiet) = (None, 0);
         let mut notices = Notices::about(path);
         let root = Dir::open_ambient_dir(path, ambient_authority())?;
         let mut names = Vec::new();

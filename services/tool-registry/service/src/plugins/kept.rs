@@ -19,13 +19,17 @@ use crate::dispatch::ScriptTerms;
 
 impl PluginCatalogue {
     /// Returns a script of a stored package as a tool, with the terms on which it runs for a tenant now. `None` if the
-    /// package has no such script or is not stored any more, or the tenant has switched the tool or the plugin off.
+    /// package has no such script or is not stored any more, where the tenant has switched the tool or the plugin off or
+    /// required options have no value, and in a registry without plugins.
     pub(crate) async fn kept_tool(
         &self,
         tenant: Tenant,
         package_digest: &str,
         tool_id: &str,
     ) -> Option<(Arc<Tool>, ScriptTerms)> {
+        if self.inner.settings.without_plugins {
+            return None;
+        }
         let archive = self.inner.packages.get(package_digest).await.ok()??;
         let read = blocking(move || {
             let files = read_archive(&archive).ok()?;
