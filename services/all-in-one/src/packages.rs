@@ -178,7 +178,7 @@ impl Source {
         SetFile::write(directory.path(), &set.name, runtime, set.lock_in(&files))?;
         Ok(Self {
             directory: directory.path().to_owned(),
-            name: set.name,
+            name: set.name.clone(),
             _temporary: Some(directory),
         })
     }

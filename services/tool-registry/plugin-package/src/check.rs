@@ -33,7 +33,7 @@ pub struct Plugin {
     /// The path of the definition of each tool, by id.
     pub definition_files: BTreeMap<String, String>,
     /// The package set that its scripts import by its dependencies; none without any.
-    pub package_set: Option<PluginSet>,
+    pub package_set: Option<Arc<PluginSet>>,
     /// The digest of all its files, assets included.
     pub digest: String,
 }
@@ -59,7 +59,7 @@ pub fn check(files: &PluginFiles) -> Checked {
     if let Some(manifest) = &manifest {
         violations.extend(reserved(manifest, files.package()));
         match PluginSet::of(manifest, files.package()) {
-            Ok(set) => package_set = set,
+            Ok(set) => package_set = set.map(Arc::new),
             Err(wrong) => violations.extend(wrong),
         }
     }

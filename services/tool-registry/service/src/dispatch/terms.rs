@@ -17,7 +17,7 @@ pub struct ScriptTerms {
     /// The approved limits, which take the place of the defaults.
     pub resources: Option<ResourceRequest>,
     /// The package set of scripts that name none.
-    pub package_set: Option<PluginSet>,
+    pub package_set: Option<Arc<PluginSet>>,
     /// The access to the files of the conversation.
     pub workspace: Option<WorkspaceAccess>,
     /// The most bytes that the plugin keeps.

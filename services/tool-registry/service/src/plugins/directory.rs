@@ -217,3 +217,50 @@ fn stamp(metadata: &cap_std::fs::Metadata, hasher: &mut DefaultHasher) {
     )
         .hash(hasher);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_change_without_a_notice_is_found_after_a_minute_and_one_with_a_notice_at_once() {
+        // Of a file system in memory the kernel has notices.
+        let place = tempfile::tempdir_in("/dev/shm").unwrap();
+        let (plugins, outside) = (place.path().join("plugins"), place.path().join("outside"));
+        fs::create_dir_all(plugins.join("demo")).unwrap();
+        fs::write(plugins.join("demo/plugin.yaml"), "name: demo").unwrap();
+        fs::hard_link(plugins.join("demo/plugin.yaml"), &outside).unwrap();
+        let mut directory = Directory::default();
+        let mut scan = || {
+            directory.scan_if_noticed(&plugins).unwrap();
+            directory.version()
+        };
+        assert_eq!((scan(), scan()), (1, 1));
+        fs::write(&outside, "name: other").unwrap();
+        let quiet = (1..MAX_QUIET).map(|_| scan());
+        assert!(quiet.max() == Some(1));
+        assert_eq!(scan(), 2);
+        fs::write(plugins.join("demo/plugin.yaml"), "name: demo").unwrap();
+        assert_eq!(scan(), 3);
+    }
+
+    #[test]
+    fn a_directory_that_is_made_anew_is_read_at_once() {
+        let place = tempfile::tempdir_in("/dev/shm").unwrap();
+        let plugins = place.path().join("plugins");
+        let mut directory = Directory::default();
+        for version in [1, 2] {
+            fs::create_dir_all(plugins.join("demo")).unwrap();
+            let name = format!("name: demo-{version}");
+            fs::write(plugins.join("demo/plugin.yaml"), name).unwrap();
+            directory.scan_if_noticed(&plugins).unwrap();
+            assert_eq!(directory.version(), version);
+            fs::remove_dir_all(&plugins).unwrap();
+            for _ in 0..2 {
+                assert!(directory.scan_if_noticed(&plugins).is_err());
+            }
+        }
+    }
+}

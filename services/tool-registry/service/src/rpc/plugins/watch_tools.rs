@@ -91,15 +91,12 @@ pub(super) fn changes(
             if known.is_none() || !looked.as_ref().is_err_and(is_away) {
                 let present = looked?;
                 let found = differences(known.as_deref(), &present);
-                let is_first = known.replace(present).is_none();
+                known = Some(present);
                 let pages = found.chunks(MAX_CHANGES);
                 let last = pages.len().saturating_sub(1);
                 for (page, changes) in pages.enumerate() {
                     let (changes, complete) = (changes.to_vec(), page == last);
                     yield WatchToolsResponse { changes, complete };
-                }
-                if is_first && found.is_empty() {
-                    yield WatchToolsResponse { changes: Vec::new(), complete: true };
                 }
             }
             tokio::select! {
@@ -146,11 +143,10 @@ fn differences(earlier: Option<&State>, present: &State) -> Vec<ToolChange> {
         .filter_map(|(id, now)| {
             let kind = match earlier.get(id) {
                 None => ToolChangeKind::Added,
-                Some(before) if (&before.etag, &before.plugin) != (&now.etag, &now.plugin) => {
-                    ToolChangeKind::Changed
-                }
-                Some(before) if before != now => ToolChangeKind::State,
-                Some(_) => return None,
+                Some(before) if before == now => return None,
+                // Without its target, a tool that cannot be called has another etag.
+                Some(before) if before.inactive_code != now.inactive_code => ToolChangeKind::State,
+                Some(_) => ToolChangeKind::Changed,
             };
             Some(of_kind(now, kind))
         })
@@ -159,4 +155,54 @@ fn differences(earlier: Option<&State>, present: &State) -> Vec<ToolChange> {
     changes.extend(gone.map(|(_, before)| of_kind(before, ToolChangeKind::Removed)));
     changes.sort_by(|a, b| a.tool_id.cmp(&b.tool_id));
     changes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_difference_of_two_states_has_its_kind_and_what_is_equal_has_none() {
+        let state = |tools: &[(&str, &str, &str)]| -> State {
+            let change = |(id, etag, inactive): &(&str, &str, &str)| {
+                let change = ToolChange {
+                    tool_id: (*id).to_owned(),
+                    etag: (*etag).to_owned(),
+                    inactive_code: (*inactive).to_owned(),
+                    ..ToolChange::default()
+                };
+                ((*id).to_owned(), change)
+            };
+            tools.iter().map(change).collect()
+        };
+        let off = "tool_not_available";
+        let before = state(&[
+            ("a", "1", ""),
+            ("b", "1", ""),
+            ("c", "1", ""),
+            ("d", "1", off),
+            ("f", "1", ""),
+        ]);
+        let after = state(&[
+            ("a", "1", ""),
+            ("b", "2", ""),
+            ("c", "2", off),
+            ("d", "1", ""),
+            ("e", "1", ""),
+        ]);
+        let found = differences(Some(&before), &after);
+        let kinds: Vec<_> = found
+            .iter()
+            .map(|change| (&*change.tool_id, change.kind()))
+            .collect();
+        let expected = [
+            ("b", ToolChangeKind::Changed),
+            ("c", ToolChangeKind::State),
+            ("d", ToolChangeKind::State),
+            ("e", ToolChangeKind::Added),
+            ("f", ToolChangeKind::Removed),
+        ];
+        assert_eq!(kinds, expected);
+        assert_eq!(differences(None, &after).len(), after.len());
+    }
 }
