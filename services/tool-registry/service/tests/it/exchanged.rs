@@ -3,9 +3,10 @@
 use contracts::tavern::{common::v1::CallStatus, registry::v1::ApprovalState};
 use doubles::Mode;
 use serde_json::{Value, json};
+use sqlx::{ConnectOptions, sqlite::SqliteConnectOptions};
 
 use crate::{
-    approvals::{Followed, approve, approver, begin, decide, pending, started},
+    approvals::{Followed, approve, approver, begin, decide, pending, reject, started},
     fixture::{Fixture, code_of, put_scripts, until, with_effect},
 };
 
@@ -140,4 +141,51 @@ async fn r107_a_package_is_kept_while_a_call_that_was_cut_off_needs_it() {
     assert!(last_script(&fixture).starts_with("import sys"));
     let gone = fixture.call("free", json!({})).await;
     assert_eq!(code_of(&gone), "tool_removed");
+}
+
+#[tokio::test]
+async fn r115_a_registry_without_plugins_runs_no_kept_script() {
+    let mut fixture = fixture().await;
+    let without = async |fixture: &mut Fixture| fixture.without_plugins = true;
+    let again = cut_off(&mut fixture, "free", without).await;
+    assert_eq!(again.await.unwrap().1.status(), CallStatus::InDoubt);
+    assert_eq!(started(&fixture), 1);
+}
+
+/// Exchanges the script, and loses the package of before, as a backup that was made in between does.
+async fn exchange_and_lose(fixture: &mut Fixture) {
+    exchange(fixture);
+    let database = fixture.directory.path().join("tool-registry.db");
+    let options = SqliteConnectOptions::new().filename(database);
+    let mut connection = options.connect().await.unwrap();
+    let lost = sqlx::query("DELETE FROM plugin_package");
+    assert_ne!(
+        lost.execute(&mut connection).await.unwrap().rows_affected(),
+        0
+    );
+}
+
+#[tokio::test]
+async fn g807_an_approved_call_whose_package_is_lost_is_asked_for_again() {
+    let mut approved = fixture().await;
+    let again = cut_off(&mut approved, "asked", exchange_and_lose).await;
+    let approval = pending(&approved, "e1").await;
+    assert_eq!(started(&approved), 1);
+    decide(&approved, "mara", approve(&approval)).await.unwrap();
+    assert_eq!(again.await.unwrap().1.status(), CallStatus::Succeeded);
+    assert_eq!(last_script(&approved), EXCHANGED);
+
+    // The first attempt may have taken effect, so the call is not said to be refused.
+    let mut rejected = fixture().await;
+    let again = cut_off(&mut rejected, "asked", exchange_and_lose).await;
+    let approval = pending(&rejected, "e1").await;
+    let decided = decide(&rejected, "mara", reject(&approval, "")).await;
+    decided.unwrap();
+    assert_eq!(again.await.unwrap().1.status(), CallStatus::InDoubt);
+    assert_eq!(started(&rejected), 1);
+
+    let mut free = fixture().await;
+    let again = cut_off(&mut free, "free", exchange_and_lose).await;
+    assert_eq!(again.await.unwrap().1.status(), CallStatus::Succeeded);
+    assert_eq!(last_script(&free), EXCHANGED);
 }
