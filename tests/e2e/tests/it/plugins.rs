@@ -4,6 +4,7 @@ mod files;
 mod kills;
 mod load;
 mod plans;
+mod removed;
 mod samples;
 
 use anyhow::{Context, ensure};
