@@ -6,7 +6,7 @@
 //! there, whole.
 //!
 //! - [`PluginCatalogue`]: the state, and the only place that writes it.
-//! - `directory`, `notices`, `scan`, `lock`: the plugin directory, which is scanned every 2 s.
+//! - `directory`, `watcher`, `scan`, `lock`: the plugin directory, which is scanned every 2 s.
 //! - `install`, `planned`, `approval`: changes that people make, and the permissions that they approve.
 //! - `kept`: tools of packages that are not in force any more, for calls that began with them.
 //! - `surroundings`: the documents that name its tools, and the abilities of the sandbox.
@@ -21,12 +21,12 @@ mod directory;
 mod install;
 mod kept;
 mod lock;
-mod notices;
 mod planned;
 mod revise;
 mod scan;
 mod state;
 mod surroundings;
+mod watcher;
 
 use call_outcome::{Violation, sentences};
 

@@ -15,7 +15,7 @@ use cap_std::{
 };
 use plugin_package::{Checked, Plugin, PluginFiles, check, open_plugin, read_directory};
 
-use super::{MAX_PLUGINS, notices::Notices, state::StoredPlugin};
+use super::{MAX_PLUGINS, state::StoredPlugin, watcher::Watcher};
 
 /// The most entries of a plugin whose metadata is compared; a directory with more is read each time.
 const MAX_COMPARED: usize = 2_048;
@@ -32,7 +32,7 @@ pub(super) enum Content {
     Refused(Vec<Violation>),
 }
 
-/// The scans without a notice after which everything is compared all the same: a minute.
+/// The scans without a reported change after which everything is compared all the same: a minute.
 const MAX_QUIET: u32 = 30;
 
 /// The plugin directory as it was found.
@@ -40,21 +40,20 @@ const MAX_QUIET: u32 = 30;
 pub(super) struct Directory {
     /// Counts the scans that found a change.
     version: u64,
-    /// The notices since the last comparison; `None` if they cannot be trusted.
-    notices: Option<Notices>,
+    /// Watches for changes since the last comparison; `None` where not all are reported.
+    watcher: Option<Watcher>,
     /// Counts the scans since then.
     quiet: u32,
     seen: BTreeMap<String, (u64, Arc<Content>)>,
 }
 
 impl Directory {
-    /// Scans as [`Self::scan`] does, unless the system has noticed no change.
+    /// Scans as [`Self::scan`] does, unless the watcher reports no change.
     ///
     /// # Errors
     /// As for [`Self::scan`].
-    pub(super) fn scan_if_noticed(&mut self, path: &Path) -> io::Result<()> {
-        let is_quiet = |notices: &mut Notices| notices.are_quiet();
-        if self.quiet < MAX_QUIET && self.notices.as_mut().is_some_and(is_quiet) {
+    pub(super) fn scan_if_changed(&mut self, path: &Path) -> io::Result<()> {
+        if self.quiet < MAX_QUIET && self.watcher.as_mut().is_some_and(Watcher::is_quiet) {
             self.quiet += 1;
             return Ok(());
         }
@@ -67,9 +66,9 @@ impl Directory {
     /// # Errors
     /// The system's error when the directory itself cannot be listed.
     pub(super) fn scan(&mut self, path: &Path) -> io::Result<()> {
-        // Those of before say nothing about a scan that fails.
-        (self.notices, self.quiet) = (None, 0);
-        let mut notices = Notices::about(path);
+        // That of before knows nothing of a scan that fails.
+        (self.watcher, self.quiet) = (None, 0);
+        let mut watcher = Watcher::of(path);
         let root = Dir::open_ambient_dir(path, ambient_authority())?;
         let mut names = Vec::new();
         for entry in root.entries()? {
@@ -80,7 +79,7 @@ impl Directory {
         let mut seen = BTreeMap::new();
         let mut has_changed = false;
         for (index, name) in names.into_iter().enumerate() {
-            let print = fingerprint((&root, path), &name, &mut notices);
+            let print = fingerprint((&root, path), &name, &mut watcher);
             let content = match self.seen.remove(&name) {
                 Some((earlier, content)) if Some(earlier) == print => Some(content),
                 earlier => {
@@ -99,7 +98,7 @@ impl Directory {
         has_changed |= !self.seen.is_empty();
         self.version += u64::from(has_changed);
         self.seen = seen;
-        self.notices = notices;
+        self.watcher = watcher;
         Ok(())
     }
 
@@ -153,15 +152,15 @@ fn read(root: &Dir, name: &str) -> Option<Content> {
 }
 
 /// Returns a number that changes when a file below a directory does; `None` if that cannot be seen. Each directory is
-/// added to the notices before it is read.
+/// added to the watcher before it is read.
 fn fingerprint(
     (root, path): (&Dir, &Path),
     name: &str,
-    notices: &mut Option<Notices>,
+    watcher: &mut Option<Watcher>,
 ) -> Option<u64> {
     let metadata = root.symlink_metadata(name).ok()?;
     let mut walk = Walk {
-        notices,
+        watcher,
         left: MAX_COMPARED,
         hasher: DefaultHasher::new(),
     };
@@ -174,7 +173,7 @@ fn fingerprint(
 
 /// A walk through the directories of a plugin.
 struct Walk<'a> {
-    notices: &'a mut Option<Notices>,
+    watcher: &'a mut Option<Watcher>,
     /// The entries that may still be compared.
     left: usize,
     hasher: DefaultHasher,
@@ -182,8 +181,8 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn enter(&mut self, dir: &Dir, path: &Path, depth: usize) -> Option<()> {
-        if let Some(notices) = self.notices {
-            notices.add(path);
+        if let Some(watcher) = self.watcher {
+            watcher.add(path);
         }
         let mut entries: Vec<_> = dir.entries().ok()?.collect::<io::Result<_>>().ok()?;
         self.left = self.left.checked_sub(entries.len())?;
@@ -225,8 +224,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_without_a_notice_is_found_after_a_minute_and_one_with_a_notice_at_once() {
-        // Of a file system in memory the kernel has notices.
+    fn a_change_that_is_not_reported_is_found_after_a_minute_and_one_that_is_at_once() {
+        // Every change of a tmpfs is reported, but for one through another hard link.
         let place = tempfile::tempdir_in("/dev/shm").unwrap();
         let (plugins, outside) = (place.path().join("plugins"), place.path().join("outside"));
         fs::create_dir_all(plugins.join("demo")).unwrap();
@@ -234,7 +233,7 @@ mod tests {
         fs::hard_link(plugins.join("demo/plugin.yaml"), &outside).unwrap();
         let mut directory = Directory::default();
         let mut scan = || {
-            directory.scan_if_noticed(&plugins).unwrap();
+            directory.scan_if_changed(&plugins).unwrap();
             directory.version()
         };
         assert_eq!((scan(), scan()), (1, 1));
@@ -255,11 +254,11 @@ mod tests {
             fs::create_dir_all(plugins.join("demo")).unwrap();
             let name = format!("name: demo-{version}");
             fs::write(plugins.join("demo/plugin.yaml"), name).unwrap();
-            directory.scan_if_noticed(&plugins).unwrap();
+            directory.scan_if_changed(&plugins).unwrap();
             assert_eq!(directory.version(), version);
             fs::remove_dir_all(&plugins).unwrap();
             for _ in 0..2 {
-                assert!(directory.scan_if_noticed(&plugins).is_err());
+                assert!(directory.scan_if_changed(&plugins).is_err());
             }
         }
     }

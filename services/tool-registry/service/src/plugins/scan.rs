@@ -85,7 +85,7 @@ impl PluginCatalogue {
         }
         let mut changing = self.inner.changing.lock().await;
         let lock = self
-            .read_directory(&mut changing, Directory::scan_if_noticed)
+            .read_directory(&mut changing, Directory::scan_if_changed)
             .await?;
         let seen = Scanned {
             state: changing.version,

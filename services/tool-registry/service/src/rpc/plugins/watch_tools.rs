@@ -16,8 +16,8 @@ use tool_domain::tool::Origin;
 
 use crate::tools::{ListedTool, Tools};
 
-/// The time between two looks at tools that change without a notice: those of operators, workflows and backends.
-const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+/// The time between two snapshots, as tools of operators, workflows and backends change without a signal.
+const POLL_PERIOD: Duration = Duration::from_secs(1);
 
 /// The most changes in a message.
 const MAX_CHANGES: usize = 500;
@@ -28,15 +28,15 @@ const MAX_TENANTS: usize = 16;
 /// The tools by id, each as the change by which it would come.
 type State = BTreeMap<String, ToolChange>;
 
-/// The tools of tenants as those who watch them see them: a look serves all of a tenant.
+/// Snapshots of the tools of tenants. One serves all clients that watch a tenant.
 #[derive(Debug)]
 pub(super) struct WatchedTools {
     tools: Tools,
-    looks: PerTenant<Mutex<Option<Look>>>,
+    last: PerTenant<Mutex<Option<Snapshot>>>,
 }
 
 #[derive(Debug)]
-struct Look {
+struct Snapshot {
     time: Instant,
     /// The number of changes of plugins before it.
     changes: u64,
@@ -48,23 +48,23 @@ impl WatchedTools {
     pub(super) fn new(tools: Tools) -> Self {
         Self {
             tools,
-            looks: PerTenant::new(MAX_TENANTS),
+            last: PerTenant::new(MAX_TENANTS),
         }
     }
 
     /// Returns the tools of a tenant after so many changes of plugins.
-    async fn look(&self, tenant: Tenant, changes: u64) -> Result<Arc<State>, Status> {
-        let last = self.looks.of(tenant);
+    async fn snapshot(&self, tenant: Tenant, changes: u64) -> Result<Arc<State>, Status> {
+        let last = self.last.of(tenant);
         let mut last = last.lock().await;
         let is_fresh =
-            |look: &&Look| look.changes >= changes && look.time.elapsed() < BETWEEN_LOOKS;
-        if let Some(look) = last.as_ref().filter(is_fresh) {
-            return Ok(Arc::clone(&look.state));
+            |last: &&Snapshot| last.changes >= changes && last.time.elapsed() < POLL_PERIOD;
+        if let Some(fresh) = last.as_ref().filter(is_fresh) {
+            return Ok(Arc::clone(&fresh.state));
         }
         let time = Instant::now();
         let listed = self.tools.list_with_states(tenant).await?;
         let state: Arc<State> = Arc::new(listed.iter().map(describe).collect());
-        *last = Some(Look {
+        *last = Some(Snapshot {
             time,
             changes,
             state: Arc::clone(&state),
@@ -73,8 +73,8 @@ impl WatchedTools {
     }
 }
 
-/// Reports every tool of a tenant, and then the differences, until the server drains. Looks at the tools after each
-/// of `changes`, and once a second.
+/// Reports every tool of a tenant, and then the differences, until the server drains. Takes a snapshot after
+/// each of `changes`, and once a second.
 pub(super) fn changes(
     watched: Arc<WatchedTools>,
     tenant: Tenant,
@@ -85,11 +85,11 @@ pub(super) fn changes(
         let mut known: Option<Arc<State>> = None;
         loop {
             let count = *changes.borrow_and_update();
-            let looked = watched.look(tenant, count).await;
+            let taken = watched.snapshot(tenant, count).await;
             // A neighbour that is away for a moment takes nothing from the state.
             let is_away = |status: &Status| status.code() == Code::Unavailable;
-            if known.is_none() || !looked.as_ref().is_err_and(is_away) {
-                let present = looked?;
+            if known.is_none() || !taken.as_ref().is_err_and(is_away) {
+                let present = taken?;
                 let found = differences(known.as_deref(), &present);
                 known = Some(present);
                 let pages = found.chunks(MAX_CHANGES);
@@ -101,7 +101,7 @@ pub(super) fn changes(
             }
             tokio::select! {
                 changed = changes.changed() => if changed.is_err() { return },
-                () = tokio::time::sleep(BETWEEN_LOOKS) => {}
+                () = tokio::time::sleep(POLL_PERIOD) => {}
                 () = drain.started() => return,
             }
         }
