@@ -12,8 +12,9 @@ use contracts::tavern::common::v1::{CallResult, CallStatus};
 use contracts::tavern::registry::v1::plan_plugin_request::Part;
 use contracts::tavern::registry::v1::{
     CallToolRequest, InstallPluginRequest, PlanPluginHeader, PlanPluginRequest, PluginPlan,
-    call_tool_response,
+    call_service_client::CallServiceClient, call_tool_response,
 };
+use grpc_kit::Outbound;
 use plugin_package::{PluginFiles, write_archive};
 use serde_json::Value;
 use testkit::Stack;
@@ -96,6 +97,15 @@ pub(crate) async fn install(stack: &Stack, files: &PluginFiles) -> anyhow::Resul
 /// Calls a tool in a conversation, or in none.
 pub(crate) async fn call(
     stack: &Stack,
+    place: (&str, &str),
+    arguments: Value,
+) -> anyhow::Result<CallResult> {
+    call_by(stack.calls(), place, arguments).await
+}
+
+/// Does the same over the connection of a client.
+async fn call_by(
+    mut calls: CallServiceClient<Outbound>,
     (tool, conversation): (&str, &str),
     arguments: Value,
 ) -> anyhow::Result<CallResult> {
@@ -105,7 +115,7 @@ pub(crate) async fn call(
         conversation_id: conversation.to_owned(),
         ..CallToolRequest::default()
     };
-    let mut stream = stack.calls().call_tool(request).await?.into_inner();
+    let mut stream = calls.call_tool(request).await?.into_inner();
     while let Some(response) = stream.message().await? {
         if let Some(call_tool_response::Record::Result(result)) = response.record {
             return Ok(result);

@@ -6,15 +6,15 @@ use std::ops::RangeInclusive;
 use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
-use contracts::tavern::common::v1::CallStatus;
+use contracts::tavern::common::v1::{CallResult, CallStatus};
 use contracts::tavern::registry::v1::{RollbackPluginRequest, UninstallPluginRequest};
-use serde_json::{Value, json};
+use serde_json::json;
 use testkit::Stack;
 use tonic::Status;
 
 use plugin_package::PluginFiles;
 
-use super::{call, code_of, file, files, install, install_plan, output_of, package, plan};
+use super::{call, code_of, file, files, install, install_plan, package, plan};
 
 /// Kills of each kind of change in `make test`.
 const KILLS: u32 = 2;
@@ -26,6 +26,10 @@ const OPERATIONS: [(&str, f64); 4] = [
     ("multiply", 18.0),
     ("divide", 2.0),
 ];
+
+/// The tools of the packages.
+pub(super) const SCRIPT: &str = "numbered:number";
+pub(super) const NODE: &str = "numbered:node";
 
 /// Answers with the number of its package: that of its file, and that of its options.
 pub(super) fn numbered(number: u32) -> anyhow::Result<PluginFiles> {
@@ -39,7 +43,7 @@ pub(super) fn numbered(number: u32) -> anyhow::Result<PluginFiles> {
     );
     let mut files = files("numbered", &manifest, &[("number", &script)]);
     let node = json!({
-        "id": "numbered:node",
+        "id": NODE,
         "description": "Calculates as the number of its package says.",
         "readOnly": true,
         "implementation": {
@@ -96,11 +100,15 @@ impl Change {
 }
 
 /// Returns the number of the package in force; 0 for none.
-pub(super) async fn in_force(stack: &Stack) -> anyhow::Result<u32> {
-    let result = call(stack, ("numbered:number", ""), json!({})).await?;
+async fn in_force(stack: &Stack) -> anyhow::Result<u32> {
+    number_of(&call(stack, (SCRIPT, ""), json!({})).await?)
+}
+
+/// Returns the number of the package whose script had a result; 0 if there was none.
+pub(super) fn number_of(result: &CallResult) -> anyhow::Result<u32> {
     if result.status() != CallStatus::Succeeded {
         ensure!(
-            ["tool_removed", "unknown_tool"].contains(&code_of(&result)),
+            ["tool_removed", "unknown_tool"].contains(&code_of(result)),
             "{result:?}"
         );
         return Ok(0);
@@ -113,16 +121,15 @@ pub(super) async fn in_force(stack: &Stack) -> anyhow::Result<u32> {
     Ok(of_file)
 }
 
-/// Whether the node of the package in force is that of one of these numbers.
-pub(super) async fn calls_node_of(
-    stack: &Stack,
-    arguments: Value,
-    numbers: impl FnOnce() -> RangeInclusive<u32>,
+/// Whether a result of the node for 6 and 3 is that of one of these packages.
+pub(super) fn is_of_one(
+    result: &CallResult,
+    mut numbers: RangeInclusive<u32>,
 ) -> anyhow::Result<bool> {
-    let output = output_of(stack, ("numbered:node", ""), arguments).await?;
-    let result = output.as_f64().with_context(|| output.to_string())?;
-    let of = |number: u32| OPERATIONS[number as usize % OPERATIONS.len()].1;
-    Ok(numbers().any(|number| of(number).total_cmp(&result).is_eq()))
+    ensure!(result.status() == CallStatus::Succeeded, "{result:?}");
+    let number: f64 = result.output_json.parse().context("the node calculates")?;
+    let of = |package: u32| OPERATIONS[package as usize % OPERATIONS.len()].1;
+    Ok(numbers.any(|package| of(package).total_cmp(&number).is_eq()))
 }
 
 /// Brings the packages to the state before a change, and returns the digest of its plan.

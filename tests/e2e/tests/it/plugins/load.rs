@@ -11,8 +11,8 @@ use futures::{StreamExt, TryStreamExt};
 use serde_json::json;
 use testkit::Stack;
 
-use super::install;
-use super::kills::{calls_node_of, in_force, numbered};
+use super::kills::{NODE, SCRIPT, is_of_one, number_of, numbered};
+use super::{call_by, install};
 
 /// Updates, and calls a second, in `make test`.
 const UPDATES: u32 = 8;
@@ -58,16 +58,19 @@ async fn calls_during_updates_run_one_package_each_and_none_fails() -> anyhow::R
         ticks.tick().await;
         (!is_over).then_some((count, (count + 1, ticks)))
     });
+    let client = &stack.calls();
     let calls = ticks.map(|count: u64| async move {
         let least = acknowledged.load(Ordering::Acquire);
         // One more may be in force and not acknowledged.
         let since = || least..=acknowledged.load(Ordering::Acquire) + 1;
-        let is_one = match count.is_multiple_of(SCRIPTS) {
-            true => {
-                let number = in_force(stack).await?;
-                since().contains(&number)
-            }
-            false => calls_node_of(stack, json!({"a": 6, "b": 3}), since).await?,
+        let (tool, arguments) = match count.is_multiple_of(SCRIPTS) {
+            true => (SCRIPT, json!({})),
+            false => (NODE, json!({"a": 6, "b": 3})),
+        };
+        let result = call_by(client.clone(), (tool, ""), arguments).await?;
+        let is_one = match tool {
+            SCRIPT => since().contains(&number_of(&result)?),
+            _ => is_of_one(&result, since())?,
         };
         ensure!(is_one, "a package before {least} was called");
         anyhow::Ok(())
