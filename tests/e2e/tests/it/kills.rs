@@ -242,7 +242,7 @@ async fn runs_of_other_tools_lose_and_repeat_nothing_once_what_is_in_doubt_is_de
     world.put_workflow("note", &child()).await?;
     world.put_workflow("notes", &parent()).await?;
     let happened = world.happened();
-    let _decider = Decider::start(&world.stack, move |effect_id| match happened(effect_id) {
+    let _decider = Decider::start(&world.stack, move |call| match happened(&call.effect_id) {
         true => CallDecision::TookEffect,
         false => CallDecision::Repeat,
     });

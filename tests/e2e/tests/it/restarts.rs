@@ -7,19 +7,19 @@
 
 mod load;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, ensure};
-use contracts::tavern::registry::v1::CallDecision;
+use contracts::tavern::registry::v1::{Call, CallDecision};
 use testkit::Stack;
 
 use crate::doubt::Decider;
 use crate::kills::child;
 use crate::ledger::World;
 use crate::text::failing_agents;
-use load::{Ended, Load, may_repeat, note};
+use load::{IDEMPOTENT, Load, may_repeat, note};
 
 /// Restarts, and kills, of each service in `make test`.
 const TIMES: u32 = 1;
@@ -51,6 +51,9 @@ fn size() -> anyhow::Result<(u32, Duration)> {
     let rate = number("TAVERN_TEST_RATE", RATE)?;
     Ok((times, Duration::from_secs(1) / rate))
 }
+
+/// The calls in doubt that were decided, and when.
+type Decided = Arc<Mutex<Vec<(Call, SystemTime)>>>;
 
 /// An end of a service.
 #[derive(Debug)]
@@ -84,45 +87,31 @@ impl Fault {
     }
 }
 
-/// The times of decisions, by their effects.
-type Decisions = Arc<Mutex<HashMap<String, SystemTime>>>;
-
-/// Decides about calls in doubt as their effects are, and notes when.
-fn decide(world: &World) -> (Decider, Decisions) {
-    let decisions = Decisions::default();
-    let (noted, happened) = (Arc::clone(&decisions), world.happened());
-    let decider = Decider::start(&world.stack, move |effect_id| {
-        let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
-        noted.insert(effect_id.to_owned(), SystemTime::now());
-        match happened(effect_id) {
+/// Decides about calls in doubt as their effects are. Returns each with the time of its decision.
+fn decide(world: &World) -> (Decider, Decided) {
+    let decided = Decided::default();
+    let (kept, happened) = (Arc::clone(&decided), world.happened());
+    let decider = Decider::start(&world.stack, move |call| {
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.push((call.clone(), SystemTime::now()));
+        match happened(&call.effect_id) {
             true => CallDecision::TookEffect,
             false => CallDecision::Repeat,
         }
     });
-    (decider, decisions)
+    (decider, decided)
 }
 
-/// Checks that each call in doubt was out at a kill of a service that carries calls out.
-fn check_doubts(
-    faults: &[Fault],
-    decisions: &HashMap<String, SystemTime>,
-    ends: &HashMap<u32, Ended>,
-) -> anyhow::Result<()> {
-    let dispatched: HashMap<&String, &SystemTime> =
-        ends.values().flat_map(|ended| &ended.dispatched).collect();
-    for (effect_id, decided) in decisions {
-        let left = dispatched.get(effect_id);
-        let left =
-            left.with_context(|| format!("{effect_id} may be repeated, and was in doubt"))?;
-        // Calls that a fault leaves in doubt are decided before the next fault.
-        let fault = faults.iter().rfind(|fault| fault.time <= *decided);
-        let fault = fault.with_context(|| format!("{effect_id} was in doubt before all faults"))?;
-        let is_cut_off = fault.is_kill && CARRIERS.contains(&fault.victim) && **left <= fault.time;
-        ensure!(
-            is_cut_off,
-            "{effect_id}, which left at {left:?}, is in doubt after {fault:?}"
-        );
-    }
+/// Checks that a call in doubt was out at a kill of a service that carries calls out.
+fn check_doubt(faults: &[Fault], call: &Call, decided: SystemTime) -> anyhow::Result<()> {
+    ensure!(call.tool_id != IDEMPOTENT, "{call:?} may be repeated");
+    let left = call.dispatch_time.context("a call in doubt has left")?;
+    let left = SystemTime::try_from(left)?;
+    // Calls that a fault leaves in doubt are decided before the next fault.
+    let fault = faults.iter().rfind(|fault| fault.time <= decided);
+    let fault = fault.with_context(|| format!("{call:?} was in doubt before all faults"))?;
+    let is_cut_off = fault.is_kill && CARRIERS.contains(&fault.victim) && left <= fault.time;
+    ensure!(is_cut_off, "{call:?} is in doubt after {fault:?}");
     Ok(())
 }
 
@@ -133,7 +122,7 @@ async fn under_load_no_call_fails_by_a_restart_and_only_kills_leave_calls_in_dou
     let stack = Stack::builder().separate().deploy(failing_agents());
     let mut world = World::new(stack.start().await?).await?;
     world.put_workflow("note", &child()).await?;
-    let (decider, decisions) = decide(&world);
+    let (decider, decided) = decide(&world);
     let load = Load::start(world.stack.gateway(), pace);
     let mut faults = Vec::new();
     for victim in SERVICES {
@@ -147,17 +136,16 @@ async fn under_load_no_call_fails_by_a_restart_and_only_kills_leave_calls_in_dou
     }
     let interruptions = load.interruptions();
     let ends = load.stop().await?;
-    let decisions = decisions
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone();
+    let decided = decided.lock().unwrap_or_else(PoisonError::into_inner);
     println!(
-        "{} requests, sent away {interruptions} times; {} calls were in doubt",
+        "{} requests, sent away {interruptions} times; {} decisions",
         ends.len(),
-        decisions.len()
+        decided.len()
     );
     ensure!(interruptions > 0, "no client met a restart");
-    check_doubts(&faults, &decisions, &ends)?;
+    for (call, time) in decided.iter() {
+        check_doubt(&faults, call, *time)?;
+    }
     check_effects(&world, &decider, &ends)
 }
 
@@ -166,10 +154,10 @@ async fn under_load_no_call_fails_by_a_restart_and_only_kills_leave_calls_in_dou
 fn check_effects(
     world: &World,
     decider: &Decider,
-    ends: &HashMap<u32, Ended>,
+    ends: &BTreeMap<u32, bool>,
 ) -> anyhow::Result<()> {
     let effects = world.effects_by_note()?;
-    for (number, _) in ends.iter().filter(|(_, ended)| ended.is_noted) {
+    for (number, _) in ends.iter().filter(|(_, is_noted)| **is_noted) {
         let note = note(*number);
         let effects = effects.get(&note);
         let effects = effects.with_context(|| format!("{note} is lost"))?;

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use contracts::tavern::registry::v1::{
-    CallDecision, CallState, ListCallsRequest, ResolveCallRequest,
+    Call, CallDecision, CallState, ListCallsRequest, ResolveCallRequest,
 };
 use testkit::Stack;
 use tokio::task::JoinHandle;
 
 /// Returns decisions at random.
-pub(crate) fn at_random(seed: u64) -> impl FnMut(&str) -> CallDecision + Send + 'static {
+pub(crate) fn at_random(seed: u64) -> impl FnMut(&Call) -> CallDecision + Send + 'static {
     let mut random = fastrand::Rng::with_seed(seed);
     move |_| {
         let all = [
@@ -34,7 +34,7 @@ impl Decider {
     /// Begins to decide about the calls of a set, which may be restarted meanwhile.
     pub(crate) fn start(
         stack: &Stack,
-        mut decision_about: impl FnMut(&str) -> CallDecision + Send + 'static,
+        mut decision_about: impl FnMut(&Call) -> CallDecision + Send + 'static,
     ) -> Self {
         let decided = Arc::<Mutex<HashMap<String, Vec<CallDecision>>>>::default();
         let (kept, calls) = (Arc::clone(&decided), stack.calls());
@@ -48,7 +48,7 @@ impl Decider {
                 // The set may be away.
                 let listed = calls.list_calls(request).await;
                 for call in listed.map_or_else(|_| Vec::new(), |listed| listed.into_inner().calls) {
-                    let decision = decision_about(&call.effect_id);
+                    let decision = decision_about(&call);
                     let request = ResolveCallRequest {
                         effect_id: call.effect_id.clone(),
                         decision: decision.into(),

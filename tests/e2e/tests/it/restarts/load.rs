@@ -1,9 +1,9 @@
 //! Clients that make calls at a steady rate, and retry while a service is missing.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use contracts::tavern::common::v1::{CallStatus, RunState, run_event::Kind};
@@ -25,6 +25,13 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// The milliseconds that a note takes.
 const DELAY_MS: u32 = 20;
 
+/// The tool whose calls may be repeated.
+pub(super) const IDEMPOTENT: &str = "ledger.append_idempotent";
+
+/// The most requests that are open at once. A machine that cannot keep up is sent fewer, as a backlog that grows
+/// is never answered.
+const MAX_OPEN: usize = 128;
+
 /// The number of requests after which their kinds begin again.
 const KINDS: u32 = 32;
 
@@ -38,19 +45,10 @@ pub(super) fn may_repeat(number: u32) -> bool {
     number.is_multiple_of(2) && !number.is_multiple_of(KINDS)
 }
 
-/// The run of one request.
-#[derive(Debug)]
-pub(super) struct Ended {
-    /// Whether the run appends a note to the ledger.
-    pub(super) is_noted: bool,
-    /// The times at which calls of tools that may not be repeated left, by their effects.
-    pub(super) dispatched: HashMap<String, SystemTime>,
-}
-
 /// Requests at a steady rate, until it is stopped.
 pub(super) struct Load {
     shared: Arc<Shared>,
-    task: JoinHandle<JoinSet<(u32, Option<Ended>)>>,
+    task: JoinHandle<JoinSet<(u32, Option<bool>)>>,
 }
 
 #[derive(Default)]
@@ -111,17 +109,17 @@ impl Load {
         self.shared.interruptions.load(Ordering::Relaxed)
     }
 
-    /// Stops making requests, and returns the ends of all.
+    /// Stops making requests. Returns, for each, whether its run appends a note to the ledger.
     ///
     /// # Errors
     /// A request has failed.
-    pub(super) async fn stop(mut self) -> anyhow::Result<HashMap<u32, Ended>> {
+    pub(super) async fn stop(mut self) -> anyhow::Result<BTreeMap<u32, bool>> {
         self.shared.stopped.notify_one();
         let ends = (&mut self.task).await?.join_all().await;
         self.ensure_well()?;
         let well = ends.into_iter();
         Ok(well
-            .filter_map(|(number, end)| Some((number, end?)))
+            .filter_map(|(number, is_noted)| Some((number, is_noted?)))
             .collect())
     }
 }
@@ -130,14 +128,17 @@ async fn make(
     gateway: GatewayServiceClient<Outbound>,
     pace: Duration,
     shared: Arc<Shared>,
-) -> JoinSet<(u32, Option<Ended>)> {
+) -> JoinSet<(u32, Option<bool>)> {
     let mut ticks = tokio::time::interval(pace);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut clients = JoinSet::new();
     loop {
         tokio::select! {
             () = shared.stopped.notified() => return clients,
             _ = ticks.tick() => {}
+        }
+        if shared.open().len() >= MAX_OPEN {
+            continue;
         }
         let number = shared.made.load(Ordering::Relaxed);
         shared.open().insert(number);
@@ -159,12 +160,13 @@ async fn make(
     }
 }
 
-/// Makes a request until its run has ended, as a client does whose server ends.
+/// Makes a request until its run has ended, as a client does whose server ends. Returns whether the run appends a
+/// note.
 async fn ask(
     gateway: &GatewayServiceClient<Outbound>,
     number: u32,
     interruptions: &AtomicU32,
-) -> anyhow::Result<Ended> {
+) -> anyhow::Result<bool> {
     let (mut request, is_noted) = request(number);
     request.request_id = note(number);
     let mut backoff = Backoff::default();
@@ -178,17 +180,14 @@ async fn ask(
         }
     };
     ensure!(run.run.state() == RunState::Succeeded, "{:?}", run.run);
-    let dispatched = dispatched(&run, may_repeat(number))?;
-    Ok(Ended {
-        is_noted,
-        dispatched,
-    })
+    check_calls(&run)?;
+    Ok(is_noted)
 }
 
 /// Returns a request, and whether its run appends a note.
 fn request(number: u32) -> (InvokeTextRequest, bool) {
     let tool = match may_repeat(number) {
-        true => "ledger.append_idempotent",
+        true => IDEMPOTENT,
         false => "ledger.append",
     };
     let note = note(number);
@@ -214,25 +213,16 @@ fn request(number: u32) -> (InvokeTextRequest, bool) {
     (request, true)
 }
 
-/// Checks that every call of a run succeeded. Returns the dispatch times of calls that may not be
-/// repeated.
-fn dispatched(run: &Followed, may_repeat: bool) -> anyhow::Result<HashMap<String, SystemTime>> {
-    let mut dispatched = HashMap::new();
+/// Checks that every call of a run succeeded.
+fn check_calls(run: &Followed) -> anyhow::Result<()> {
     let mut settled = 0;
     for event in &run.events {
-        match &event.kind {
-            Some(Kind::CallDispatched(call)) if !may_repeat => {
-                let time = event.time.context("an event has a time")?;
-                dispatched.insert(call.effect_id.clone(), SystemTime::try_from(time)?);
-            }
-            Some(Kind::CallSettled(call)) => {
-                let result = call.result.clone().unwrap_or_default();
-                ensure!(result.status() == CallStatus::Succeeded, "{result:?}");
-                settled += 1;
-            }
-            _ => {}
+        if let Some(Kind::CallSettled(call)) = &event.kind {
+            let result = call.result.clone().unwrap_or_default();
+            ensure!(result.status() == CallStatus::Succeeded, "{result:?}");
+            settled += 1;
         }
     }
     ensure!(settled > 0, "no call has settled: {:?}", run.events);
-    Ok(dispatched)
+    Ok(())
 }
