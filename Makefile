@@ -140,6 +140,8 @@ FILE_OPERATIONS ?= 1000
 PLUGIN_KILLS ?= 20
 UPDATES ?= 200
 CALLS ?= 500
+# How many runs wait while the plugin of their nodes is removed.
+WAITING ?= 100
 # How often the build of the large package set is killed.
 BUILD_KILLS ?= 20
 # How many mutated keys, tokens of logins and issuers, and tickets prove no one.
@@ -170,6 +172,7 @@ bars: check-rust check-node check-chromium python $(CONSOLE)/node_modules/.packa
 	@TAVERN_TEST_FILE_OPERATIONS=$(FILE_OPERATIONS) \
 	  $(CARGO) test --locked --package e2e --test it -- files::model::
 	@TAVERN_TEST_PLUGIN_KILLS=$(PLUGIN_KILLS) TAVERN_TEST_UPDATES=$(UPDATES) TAVERN_TEST_CALLS=$(CALLS) \
+	  TAVERN_TEST_WAITING=$(WAITING) \
 	  $(CARGO) test --release --locked --package e2e --test it -- plugins::
 	@$(MAKE) --no-print-directory packages packages-data
 	@TAVERN_TEST_SET=data TAVERN_TEST_KILLS=$(BUILD_KILLS) \

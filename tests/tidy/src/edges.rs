@@ -9,7 +9,7 @@ use crate::{Finding, Tree};
 
 /// The shared crates, from the bottom up, each with the lower crates that it may use.
 #[rustfmt::skip] // one line per crate
-const SHARED: [(&str, &[&str]); 25] = [
+const SHARED: [(&str, &[&str]); 26] = [
     ("contracts", &[]),
     ("core-types", &[]),
     ("json-schema", &[]),
@@ -24,6 +24,7 @@ const SHARED: [(&str, &[&str]); 25] = [
     ("schedules", &["core-types"]),
     ("settings", &[]),
     ("call-outcome", &["canonical-json", "json-schema"]),
+    ("node-file", &["call-outcome", "json-schema"]),
     ("proto-json", &["call-catalogue", "call-outcome", "json-schema"]),
     (
         "call-wire",

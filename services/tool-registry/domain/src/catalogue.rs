@@ -13,6 +13,7 @@ use std::{
 use super::{
     definition::{Definition, Implementation},
     naming,
+    plugin_node::node_type_of,
     tool::{Origin, Tool},
 };
 
@@ -74,7 +75,7 @@ impl Catalogue {
             return Err(AddError::Taken(earlier.origin().clone()));
         }
         if origin != Origin::Builtin {
-            check_foreign(&definition).map_err(AddError::Invalid)?;
+            check_foreign(&definition, &origin).map_err(AddError::Invalid)?;
         }
         let alias = match earlier {
             Some(earlier) => earlier.alias().to_owned(),
@@ -176,11 +177,14 @@ impl Catalogue {
     /// Reads a name (rule N7). A node type may be written without `node:`, and a workflow by its
     /// path or as a skill; a tool may be named by a unique display name.
     pub fn read<'a>(&'a self, written: &'a str) -> Reading<'a> {
-        match self.find(written).or_else(|| self.displayed(written)) {
+        if let Some(tool) = self.find(written).or_else(|| self.displayed(written)) {
+            return Reading::Tool(tool);
+        }
+        let name = naming::derived_id(written).map_or(Cow::Borrowed(written), Cow::Owned);
+        // The tool of a plugin's node type is here.
+        match self.get(&name) {
             Some(tool) => Reading::Tool(tool),
-            None => Reading::Derived(
-                naming::derived_id(written).map_or(Cow::Borrowed(written), Cow::Owned),
-            ),
+            None => Reading::Derived(name),
         }
     }
 
@@ -252,9 +256,15 @@ impl Catalogue {
 }
 
 /// Checks that a tool does not use the rights of the platform's own tools.
-fn check_foreign(definition: &Definition) -> Result<(), Vec<Violation>> {
+fn check_foreign(definition: &Definition, origin: &Origin) -> Result<(), Vec<Violation>> {
     let mut wrong = Vec::new();
-    if let Some(reserved) = naming::reserved("/id", definition.id.as_str()) {
+    let id = definition.id.as_str();
+    // A plugin has the namespace of its node types.
+    let is_own_node = match (origin, node_type_of(id).and_then(|of| of.split_once(':'))) {
+        (Origin::Plugin(plugin), Some((of, _))) => plugin == of,
+        _ => false,
+    };
+    if let Some(reserved) = naming::reserved("/id", id).filter(|_| !is_own_node) {
         wrong.push(reserved);
     }
     if let Implementation::Builtin(method) = &definition.implementation {

@@ -22,6 +22,8 @@ use super::{
 };
 use fields::Fields;
 
+pub(crate) use implementation::time_limit;
+
 /// The most bytes of a definition.
 pub const MAX_DEFINITION_BYTES: usize = 64 << 10;
 /// The deepest nesting of a definition.

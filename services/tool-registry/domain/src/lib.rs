@@ -43,6 +43,7 @@ pub mod parameters;
 pub mod path;
 pub mod permissions;
 pub mod plan;
+pub mod plugin_node;
 pub mod program;
 pub mod script_output;
 mod section;

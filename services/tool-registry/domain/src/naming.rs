@@ -12,8 +12,11 @@ pub use look_alike::{fold_confusables, skeleton};
 /// The longest id of a tool that every dialect can carry, in bytes.
 pub const MAX_TOOL_ID_BYTES: usize = 128;
 
+/// The namespace of the tools of node types.
+pub const NODE_PREFIX: &str = "node:";
+
 /// The namespaces whose ids the platform assigns itself.
-pub const DERIVED_PREFIXES: [&str; 3] = ["workflow:", "node:", "agent:"];
+pub const DERIVED_PREFIXES: [&str; 3] = ["workflow:", NODE_PREFIX, "agent:"];
 
 const RESERVED_WORDS: [&str; 8] = [
     "ACTION",

@@ -16,6 +16,8 @@ pub struct Program {
     pub arguments: Vec<String>,
     /// The package set that it imports; empty for none.
     pub packages: String,
+    /// Whether its standard output is shown while it is written; its answer is then on its result channel alone.
+    pub shows_output: bool,
 }
 
 /// Splits a command such as `python scripts/fetch.py --brief`.
@@ -69,6 +71,7 @@ pub fn parse_command(pointer: &str, command: &str) -> Result<Program, Vec<Violat
             entry,
             arguments,
             packages: String::new(),
+            shows_output: false,
         })
     } else {
         Err(wrong)

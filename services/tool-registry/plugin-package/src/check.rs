@@ -9,6 +9,7 @@ use tool_domain::{
     manifest::{self, Manifest},
     package::{Package, PackageFile},
     permissions::{Permission, PermissionKind},
+    plugin_node::{self, node_type_of},
     program::Program,
 };
 
@@ -28,8 +29,10 @@ pub const STORAGE_DIRECTORY: &str = "storage";
 pub struct Plugin {
     /// Its manifest.
     pub manifest: Manifest,
-    /// Its tools, each with the files that its scripts see.
+    /// Its tools, those of its node types included, each with the files that its scripts see.
     pub tools: Vec<Arc<Definition>>,
+    /// The full types of its nodes, `<plugin>:<type>`.
+    pub nodes: Vec<String>,
     /// The path of the definition of each tool, by id.
     pub definition_files: BTreeMap<String, String>,
     /// The package set that its scripts import by its dependencies; none without any.
@@ -63,8 +66,16 @@ pub fn check(files: &PluginFiles) -> Checked {
             Err(wrong) => violations.extend(wrong),
         }
     }
-    let found = tools_of(manifest.as_ref(), files.package());
+    let mut found = tools_of(manifest.as_ref(), files.package());
+    if let Some(manifest) = &manifest {
+        let nodes = nodes_of(manifest, files.package(), &found.tools);
+        found.tools.extend(nodes.tools);
+        found.wrong.extend(nodes.wrong);
+    }
     violations.extend(found.wrong);
+    let full_types = found.tools.iter();
+    let full_types = full_types.filter_map(|(tool, _)| node_type_of(tool.id.as_str()));
+    let nodes = full_types.map(str::to_owned).collect();
     let paths = found.tools.iter();
     let paths = paths.map(|(tool, path)| (tool.id.to_string(), (*path).to_owned()));
     let definition_files = paths.collect();
@@ -75,6 +86,7 @@ pub fn check(files: &PluginFiles) -> Checked {
             .into_iter()
             .map(|(tool, _)| Arc::new(tool))
             .collect(),
+        nodes,
         definition_files,
         package_set,
         digest: files.digest().to_owned(),
@@ -168,30 +180,32 @@ fn read_tool(
     let mut read = definition::read(&text)?;
     let found = std::mem::take(&mut read.diagnostics).into_iter();
     read.diagnostics = found.map(|each| each.in_file(&file.path)).collect();
-    if let Implementation::Script(program) = &read.implementation
-        && !package
-            .files()
-            .iter()
-            .any(|file| file.path == program.entry)
-    {
-        let paths = package.files().iter().map(|file| file.path.as_str());
-        let mut violation = Violation::new(
-            "",
-            "script_not_found",
-            format!("its script '{}' is not a file of the plugin", program.entry),
-        );
-        violation.suggestions = json_schema::nearest_names(&program.entry, paths);
-        return Err(vec![violation]);
-    }
-    if let (Implementation::Script(program), Some(manifest)) = (&read.implementation, manifest) {
-        without_permission(program, manifest)?;
+    if let Implementation::Script(program) = &read.implementation {
+        check_program(program, package, manifest, "/implementation/packages")?;
     }
     read.package = Some(Arc::clone(package));
     Ok(read)
 }
 
-/// Refuses a program with a package set that the manifest does not ask for.
-fn without_permission(program: &Program, manifest: &Manifest) -> Result<(), Vec<Violation>> {
+/// Refuses a program that is no file of the plugin, or has a package set that the manifest does not ask for; `packages`
+/// is the place that names the set.
+fn check_program(
+    program: &Program,
+    package: &Package,
+    manifest: Option<&Manifest>,
+    packages: &str,
+) -> Result<(), Vec<Violation>> {
+    let mut files = package.files().iter();
+    if !files.any(|file| file.path == program.entry) {
+        let paths = package.files().iter().map(|file| file.path.as_str());
+        let message = format!("its script '{}' is not a file of the plugin", program.entry);
+        let mut violation = Violation::new("", "script_not_found", message);
+        violation.suggestions = json_schema::nearest_names(&program.entry, paths);
+        return Err(vec![violation]);
+    }
+    let Some(manifest) = manifest else {
+        return Ok(());
+    };
     let set = &program.packages;
     let mut requests = manifest.permissions.iter();
     let is_it = |permission: &Permission| matches!(permission, Permission::Packages { set: named } if named == set);
@@ -201,8 +215,58 @@ fn without_permission(program: &Program, manifest: &Manifest) -> Result<(), Vec<
     let message = format!(
         "it imports the package set '{set}'; add permissions.packages with it to {MANIFEST}"
     );
-    let place = "/implementation/packages";
-    Err(vec![Violation::new(place, "permission_missing", message)])
+    Err(vec![Violation::new(
+        packages,
+        "permission_missing",
+        message,
+    )])
+}
+
+/// Returns the tools of the node types of a plugin, and all problems of the types that are left out.
+fn nodes_of<'a>(
+    manifest: &Manifest,
+    package: &'a Arc<Package>,
+    tools: &[(Definition, &str)],
+) -> Tools<'a> {
+    let mut found = Tools::default();
+    let Some(entry) = &manifest.nodes_entry else {
+        return found;
+    };
+    let beneath = format!("{entry}/");
+    let files = package.files().iter();
+    let files = files.filter(|file| file.path.starts_with(&beneath));
+    let definitions = files.filter(|file| file.path.ends_with(node_file::EXTENSION));
+    let tools: Vec<&Definition> = tools.iter().map(|(tool, _)| tool).collect();
+    for file in definitions {
+        match read_node(file, (manifest, package), &tools) {
+            Ok(node) if found.tools.iter().any(|(other, _)| other.id == node.id) => {
+                let full_type = node_type_of(node.id.as_str()).unwrap_or_default();
+                let message = format!("the type '{full_type}' is given twice; change one");
+                let violation = Violation::new(file.path.clone(), "id_taken", message);
+                found.wrong.push(violation);
+            }
+            Ok(node) => found.tools.push((node, file.path.as_str())),
+            Err(violations) => found.wrong.extend(within(&file.path, violations)),
+        }
+    }
+    found
+}
+
+fn read_node(
+    file: &PackageFile,
+    (manifest, package): (&Manifest, &Arc<Package>),
+    tools: &[&Definition],
+) -> Result<Definition, Vec<Violation>> {
+    let text = text_file::decode(file.content.clone());
+    let text =
+        text.map_err(|error| vec![Violation::new("", "malformed_json", error.to_string())])?;
+    let plugin = manifest.name.as_str();
+    let node = node_file::read(&text, plugin)?;
+    let tool = plugin_node::tool_of((plugin, package), (&node, &text), tools)?;
+    if let Implementation::Script(program) = &tool.implementation {
+        check_program(program, package, Some(manifest), "/handler/packages")?;
+    }
+    Ok(tool)
 }
 
 /// Sets violations of a file in its place.

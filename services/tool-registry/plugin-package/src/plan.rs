@@ -22,7 +22,7 @@ impl Plugin {
         PluginVersion {
             manifest: &self.manifest,
             tools: &self.tools,
-            nodes: &[],
+            nodes: &self.nodes,
             libraries: self.package_set.as_ref().map(|set| &set.libraries),
             files,
             package_digest: &self.digest,

@@ -22,6 +22,7 @@ use tonic::Status;
 use tool_domain::{
     availability::WorkflowTools,
     catalogue::{Catalogue, Reading},
+    naming::NODE_PREFIX,
     tool::Tool,
 };
 
@@ -301,7 +302,9 @@ impl Tools {
         let view = self.view(tenant).await;
         let view = view.map_err(|error| run_events::store_failure(&error).into_status())?;
         let mut tools = Vec::new();
-        for tool in view.catalogue.tools() {
+        // Node types are tools that are named and not listed.
+        let listed = |tool: &&Arc<Tool>| !tool.id().starts_with(NODE_PREFIX);
+        for tool in view.catalogue.tools().filter(listed) {
             match view.complete(tool).await {
                 Ok(tool) => tools.push(ListedTool::from(tool)),
                 // It is known by its name, so that a call of it fails with the reason.

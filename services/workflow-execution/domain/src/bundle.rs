@@ -19,6 +19,15 @@ pub struct Bundle {
     /// The referenced workflows. A workflow that does not exist is missing here, which is a
     /// violation.
     pub children: Arc<Children>,
+    /// The node types of plugins that the texts name, by full type, each as
+    /// [`PluginNodeType`](super::plugin_node::PluginNodeType) writes it. A type that no plugin in force brings is missing
+    /// here, which is a violation.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub node_types: Arc<Children>,
+}
+
+fn is_empty(texts: &Arc<Children>) -> bool {
+    texts.is_empty()
 }
 
 impl Bundle {
@@ -27,12 +36,19 @@ impl Bundle {
         Self {
             root: root.into(),
             children: Arc::default(),
+            node_types: Arc::default(),
         }
+    }
+
+    /// Whether it is the definition and nothing else.
+    pub fn is_alone(&self) -> bool {
+        self.children.is_empty() && self.node_types.is_empty()
     }
 
     /// Returns the number of bytes of all texts.
     pub fn bytes(&self) -> usize {
-        self.root.len() + self.children.values().map(|text| text.len()).sum::<usize>()
+        let texts = self.children.values().chain(self.node_types.values());
+        self.root.len() + texts.map(|text| text.len()).sum::<usize>()
     }
 
     /// Writes the bundle as one text.
@@ -54,8 +70,8 @@ mod tests {
     fn a_bundle_reads_back_as_it_was_written() {
         let children = Children::from([("a".to_owned(), "{}".into())]);
         let bundle = Bundle {
-            root: "{\"nodes\":[]}".into(),
             children: Arc::new(children),
+            ..Bundle::of("{\"nodes\":[]}")
         };
         assert_eq!(Bundle::from_text(&bundle.to_text()), Some(bundle));
         assert_eq!(Bundle::from_text("{"), None);

@@ -110,7 +110,7 @@ impl CacheSettings {
     /// # Errors
     /// They may not.
     pub fn check(&self, definition: &NodeDefinition, pointer: &str) -> Result<(), Vec<Violation>> {
-        let full_type = definition.full_type;
+        let full_type = &definition.full_type;
         let violation = match definition.reuse {
             Reuse::Reads if self.ttl.is_none() => {
                 let message = format!("results of {full_type} grow old: say for how long in `ttl`");

@@ -24,11 +24,13 @@ impl KeyParts {
     /// Collects the parts that the result of a node depends on, without its tools.
     pub fn of(node: &PlanNode, inputs: &[Option<Input<'_>>], conversation_id: &str) -> Self {
         let mut parts = Self::default();
-        let full_type = node.definition().full_type;
-        parts.add(
-            "type",
-            &format!("{full_type} {}", env!("CARGO_PKG_VERSION")),
-        );
+        let definition = node.definition();
+        // A type of the engine changes with the engine, and one of a plugin with its package.
+        let version = match &definition.plugin {
+            Some(plugin) => &plugin.package_digest,
+            None => env!("CARGO_PKG_VERSION"),
+        };
+        parts.add("type", &format!("{} {version}", definition.full_type));
         let config = node.config.iter().filter(|(key, _)| *key != EXECUTION);
         let config: Map<String, Value> = config.map(|(k, v)| (k.clone(), v.clone())).collect();
         parts.add("config", &canonical_json::to_string(&Value::Object(config)));

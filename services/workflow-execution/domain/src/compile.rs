@@ -22,6 +22,7 @@ use super::load::load;
 use super::node_definition::InterfaceRole;
 use super::node_type::{Catalogue, NodeType, ShapeContext};
 use super::plan::{Edges, NodeIndex, Plan, PlanInput, PlanNode, Source};
+use super::plugin_node::{self, plugin_of, with_plugins};
 use super::slot::{Shape, Slot};
 use super::stream_value::whole_of;
 use super::violation::Violations;
@@ -44,6 +45,7 @@ pub fn compile_text(text: &str, catalogue: &Catalogue) -> Result<Plan, Vec<Viola
 /// # Errors
 /// All problems of the text and of its graph.
 pub fn compile_bundle(bundle: &Bundle, catalogue: &Catalogue) -> Result<Plan, Vec<Violation>> {
+    let catalogue = &*with_plugins(catalogue, &bundle.node_types);
     let loaded = load(&bundle.root);
     let Some(workflow) = loaded.workflow else {
         return Err(loaded.violations);
@@ -221,6 +223,11 @@ impl<'a> Compiler<'a> {
 
     fn unknown_type(&mut self, entry: &NodeEntry, catalogue: &Catalogue) {
         let place = join(&entry.pointer, self.workflow.form.type_key());
+        if plugin_of(&entry.full_type).is_some() {
+            let violation = plugin_node::missing(place, &entry.full_type, None);
+            self.violations.add(violation);
+            return;
+        }
         let message = format!("there is no node type `{}`", entry.full_type);
         let violation = Violation::new(place, "unknown_node_type", message);
         self.violations

@@ -182,7 +182,7 @@ impl Findings {
         };
         let settings = join(&entry.pointer, "configValues");
         let config = &node.definition().config;
-        let read: Vec<&str> = config.iter().map(|slot| slot.key).collect();
+        let read: Vec<&str> = config.iter().map(|slot| &*slot.key).collect();
         for (key, value) in &*entry.config {
             if key == EXECUTION {
                 let is_pure = node.definition().effects == NodeEffects::Pure;

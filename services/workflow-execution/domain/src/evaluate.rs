@@ -49,7 +49,7 @@ pub fn contain<T>(
     work: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or_else(|_| {
-        let full_type = planned.definition().full_type;
+        let full_type = &planned.definition().full_type;
         let message = format!(
             "internal error: node `{}` ({full_type}) panicked; please report this",
             planned.id

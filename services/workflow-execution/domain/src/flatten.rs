@@ -17,6 +17,7 @@ use super::limits::{MAX_EDGES, MAX_GROUP_DEPTH, MAX_NODES};
 use super::load::load;
 use super::node_definition::InterfaceRole;
 use super::node_type::Catalogue;
+use super::plugin_node::plugin_of;
 use super::slot::Shape;
 use super::violation::Violations;
 use super::workflow::{EdgeEntry, NodeEntry, Workflow};
@@ -402,7 +403,11 @@ fn read_child(text: &str, catalogue: &Catalogue) -> Result<Rc<Workflow>, String>
     let loaded = load(text);
     let mut violations = loaded.violations;
     if let Some(workflow) = &loaded.workflow {
-        let known = |node: &&NodeEntry| is_frame(node) || catalogue.get(&node.full_type).is_some();
+        // A type of a plugin that is not in force is found where the node is compiled.
+        let known = |node: &&NodeEntry| {
+            let full_type = &node.full_type;
+            is_frame(node) || catalogue.get(full_type).is_some() || plugin_of(full_type).is_some()
+        };
         if let Some(node) = workflow.nodes.iter().find(|node| !known(node)) {
             let message = format!("there is no node type `{}`", node.full_type);
             violations.push(Violation::new(

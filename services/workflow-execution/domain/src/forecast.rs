@@ -25,7 +25,7 @@ pub struct ForecastNode {
     /// The id with the ids of the zones around it.
     pub path: String,
     /// The full type.
-    pub full_type: &'static str,
+    pub full_type: String,
     /// Its effects beyond computing its outputs.
     pub effects: NodeEffects,
     /// Whether values pass by it.
@@ -62,7 +62,7 @@ impl Forecast {
                 self.max_effects = self.max_effects.saturating_add(executions);
             }
             self.nodes.push(ForecastNode {
-                full_type: node.definition().full_type,
+                full_type: node.definition().full_type.to_string(),
                 effects,
                 bypassed: node.bypassed,
                 uses: uses(node),
@@ -115,7 +115,7 @@ fn uses(node: &PlanNode) -> Option<String> {
 }
 
 fn iterations(zone: &PlanNode) -> u64 {
-    let settings = ZoneSettings::read(zone.definition().full_type, &zone.config);
+    let settings = ZoneSettings::read(&zone.definition().full_type, &zone.config);
     match settings.map(|settings| settings.kind) {
         Ok(ZoneKind::Loop(settings)) => {
             let count = fixed(zone, "count").and_then(Value::as_u64);

@@ -38,6 +38,7 @@ pub mod node_definition;
 pub mod node_type;
 pub mod plan;
 pub mod plan_waits;
+pub mod plugin_node;
 pub mod references;
 pub mod seed;
 pub mod size;

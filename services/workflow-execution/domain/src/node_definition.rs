@@ -1,5 +1,8 @@
 //! The definition that all nodes of a type share, for the canvas and the engine.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::data_flow::DataFlow;
@@ -80,15 +83,15 @@ pub enum FurtherSlots {
 #[derive(Clone, Debug)]
 pub struct ConfigSlot {
     /// The key.
-    pub key: &'static str,
+    pub key: Cow<'static, str>,
     /// The description.
-    pub description: &'static str,
+    pub description: Cow<'static, str>,
     /// The type of the value.
     pub data_flow: DataFlow,
     /// The value that is used when the key is missing.
     pub default: Option<Value>,
     /// The accepted values; empty for every value of the type.
-    pub options: Vec<&'static str>,
+    pub options: Vec<Cow<'static, str>>,
     /// The bounds of a number: above the first, at most the second.
     pub bounds: Option<(f64, f64)>,
 }
@@ -97,7 +100,7 @@ pub struct ConfigSlot {
 #[derive(Clone, Debug)]
 pub struct NodeMode {
     /// The value of the setting that selects it.
-    pub id: &'static str,
+    pub id: Cow<'static, str>,
     /// The slots.
     pub shape: Shape,
 }
@@ -106,22 +109,31 @@ pub struct NodeMode {
 #[derive(Clone, Debug)]
 pub struct NodeModes {
     /// The key of the setting that selects one.
-    pub config_key: &'static str,
+    pub config_key: Cow<'static, str>,
     /// All modes, in display order.
     pub modes: Vec<NodeMode>,
+}
+
+/// The plugin that brings a node type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PluginOrigin {
+    /// The name of the plugin.
+    pub name: Arc<str>,
+    /// The digest of its package.
+    pub package_digest: Arc<str>,
 }
 
 /// The definition that all nodes of a type share.
 #[derive(Clone, Debug)]
 pub struct NodeDefinition {
     /// The full type, such as `core:TextMerge`.
-    pub full_type: &'static str,
+    pub full_type: Cow<'static, str>,
     /// The display name.
-    pub display_name: &'static str,
+    pub display_name: Cow<'static, str>,
     /// The description.
-    pub description: &'static str,
+    pub description: Cow<'static, str>,
     /// The group in which an editor lists the type.
-    pub category: &'static str,
+    pub category: Cow<'static, str>,
     /// The slots, where they do not depend on the workflow.
     pub shape: Shape,
     /// The settings that the type reads.
@@ -140,14 +152,20 @@ pub struct NodeDefinition {
     pub role: InterfaceRole,
     /// Its outputs when it is bypassed.
     pub bypass: Bypass,
+    /// The plugin that brings it; none for a type of the engine.
+    pub plugin: Option<PluginOrigin>,
 }
 
 impl ConfigSlot {
     /// Describes a setting without default and bounds.
-    pub fn new(key: &'static str, data_flow: DataFlow, description: &'static str) -> Self {
+    pub fn new(
+        key: impl Into<Cow<'static, str>>,
+        data_flow: DataFlow,
+        description: impl Into<Cow<'static, str>>,
+    ) -> Self {
         Self {
-            key,
-            description,
+            key: key.into(),
+            description: description.into(),
             data_flow,
             default: None,
             options: Vec::new(),
@@ -158,12 +176,16 @@ impl ConfigSlot {
 
 impl NodeDefinition {
     /// Describes a pure node inside a workflow, with fixed slots and without settings.
-    pub fn new(full_type: &'static str, display_name: &'static str, shape: Shape) -> Self {
+    pub fn new(
+        full_type: impl Into<Cow<'static, str>>,
+        display_name: impl Into<Cow<'static, str>>,
+        shape: Shape,
+    ) -> Self {
         Self {
-            full_type,
-            display_name,
-            description: "",
-            category: "",
+            full_type: full_type.into(),
+            display_name: display_name.into(),
+            description: Cow::Borrowed(""),
+            category: Cow::Borrowed(""),
             shape,
             config: Vec::new(),
             modes: None,
@@ -173,6 +195,7 @@ impl NodeDefinition {
             waits: false,
             role: InterfaceRole::Inner,
             bypass: Bypass::Pass,
+            plugin: None,
         }
     }
 }

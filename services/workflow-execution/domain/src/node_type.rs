@@ -320,6 +320,11 @@ impl NodeType {
     pub fn definition(&self) -> &NodeDefinition {
         &self.definition
     }
+
+    /// Returns the full type.
+    pub fn full_type(&self) -> &str {
+        &self.definition.full_type
+    }
 }
 
 impl std::ops::Deref for NodeType {
@@ -334,18 +339,18 @@ impl std::ops::Deref for NodeType {
 #[derive(Clone, Debug, Default)]
 pub struct Catalogue {
     nodes: Vec<Arc<NodeType>>,
-    by_type: HashMap<&'static str, usize>,
+    by_type: HashMap<String, usize>,
 }
 
 impl Catalogue {
     /// Collects node types; of two with the same full type the later one counts.
     pub fn new(nodes: impl IntoIterator<Item = Arc<NodeType>>) -> Self {
         let mut nodes: Vec<Arc<NodeType>> = nodes.into_iter().collect();
-        nodes.sort_by_key(|node| node.definition().full_type);
+        nodes.sort_by(|one, other| one.full_type().cmp(other.full_type()));
         let by_type = nodes
             .iter()
             .enumerate()
-            .map(|(at, node)| (node.definition().full_type, at))
+            .map(|(at, node)| (node.full_type().to_owned(), at))
             .collect();
         Self { nodes, by_type }
     }
@@ -363,7 +368,7 @@ impl Catalogue {
     }
 
     /// Returns the names of all node types.
-    pub fn names(&self) -> impl Iterator<Item = &'static str> {
-        self.nodes.iter().map(|node| node.definition().full_type)
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.nodes.iter().map(|node| node.full_type())
     }
 }

@@ -1,9 +1,10 @@
-//! The names in a definition that have to resolve for its runs to succeed: tools, models and
-//! languages. Workflows are looked up when a definition is compiled.
+//! The names in a definition that have to resolve for its runs to succeed: tools, models, languages and node types of
+//! plugins. Workflows are looked up when a definition is compiled.
 
 use core_types::{Reference, ReferenceKind};
 use serde_json::Value;
 
+use super::plugin_node::plugin_of;
 use super::tool_choice::{self, LLM, LLM_DECISION};
 use super::workflow::{NodeEntry, Workflow};
 use json_schema::pointer::join;
@@ -33,6 +34,11 @@ pub fn references(workflow: &Workflow, source: &Value) -> Vec<Reference> {
         .map(|(path, id)| Reference::new(path, ReferenceKind::Tool, id))
         .collect();
     for node in &workflow.nodes {
+        if plugin_of(&node.full_type).is_some() {
+            let place = join(&node.pointer, workflow.form.type_key());
+            let kind = ReferenceKind::NodeType;
+            all.push(Reference::new(place, kind, node.full_type.as_str()));
+        }
         let presets = join(&node.pointer, workflow.form.presets_key());
         let settings = join(&node.pointer, "configValues");
         for (full_type, key, kind) in SETTINGS {

@@ -1,5 +1,6 @@
 //! Slots: the inputs and outputs of nodes and workflows.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -28,7 +29,7 @@ pub struct Slot {
     /// The value that is used if no other is present.
     pub default: Option<Arc<Value>>,
     /// Values that an editor offers; empty for any value.
-    pub suggestions: Vec<&'static str>,
+    pub suggestions: Vec<Cow<'static, str>>,
     /// Whether the slot describes the node's own work and carries no data, as a separator or a
     /// status does; when the node is bypassed, nothing passes from or to it.
     pub excluded_from_bypass: bool,
@@ -97,7 +98,7 @@ impl Slot {
 
     /// Offers values in an editor.
     pub fn suggest(mut self, values: impl IntoIterator<Item = &'static str>) -> Self {
-        self.suggestions = values.into_iter().collect();
+        self.suggestions = values.into_iter().map(Cow::Borrowed).collect();
         self
     }
 

@@ -49,9 +49,11 @@ impl Node for ApplyRegex {
             "The text after all rules.",
         )];
         NodeDefinition {
-            description: "Searches and replaces by regular expressions, which take time in proportion \
-                          to the text: look-around and back-references are refused.",
-            category: "text",
+            description:
+                "Searches and replaces by regular expressions, which take time in proportion \
+                          to the text: look-around and back-references are refused."
+                    .into(),
+            category: "text".into(),
             ..NodeDefinition::new(
                 "core:ApplyRegex",
                 "Apply regex",

@@ -40,8 +40,9 @@ impl Node for AvailableTools {
         NodeDefinition {
             description: "Lists tools of the registry, for a model to call. A tool that does not \
                           exist fails the node. Of a workflow that runs for an agent, what the \
-                          agent's inventory lacks is left out.",
-            category: "tools",
+                          agent's inventory lacks is left out."
+                .into(),
+            category: "tools".into(),
             config: vec![ConfigSlot {
                 default: Some(json!([])),
                 ..ConfigSlot::new(TOOL_IDS, DataFlow::Array, ids)

@@ -45,8 +45,9 @@ impl Node for Condition {
                          in `inputs`.";
         NodeDefinition {
             description: "Passes its value on to `then` or to `else`. Nodes that need the other \
-                          output are skipped. An error in the condition fails the node.",
-            category: "control",
+                          output are skipped. An error in the condition fails the node."
+                .into(),
+            category: "control".into(),
             config: vec![ConfigSlot::new(CONDITION, DataFlow::String, condition)],
             further_slots: FurtherSlots::NamedInputs,
             ..NodeDefinition::new("core:Condition", "Condition", Shape::new(inputs, outputs))

@@ -33,8 +33,8 @@ impl Node for CreateMessage {
             "A JSON array of the message; empty if the text is.",
         )];
         NodeDefinition {
-            description: "Makes a chat message of a text.",
-            category: "llm",
+            description: "Makes a chat message of a text.".into(),
+            category: "llm".into(),
             ..NodeDefinition::new(
                 "core:CreateMessage",
                 "Create message",

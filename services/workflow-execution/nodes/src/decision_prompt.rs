@@ -69,8 +69,9 @@ impl Node for DecisionPrompt {
         NodeDefinition {
             description: "Puts the chat for the next decision of a model together. The tools are \
                           declared at the end of the user's message, unless the newest declaration \
-                          of the chat is the same.",
-            category: "llm",
+                          of the chat is the same."
+                .into(),
+            category: "llm".into(),
             config: vec![
                 dialect::config_slot(taught),
                 ConfigSlot {

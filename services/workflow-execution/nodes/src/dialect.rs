@@ -15,7 +15,7 @@ pub(super) fn config_slot(missing: &'static str) -> ConfigSlot {
     ConfigSlot {
         options: Dialect::ALL
             .iter()
-            .map(|dialect| dialect.as_str())
+            .map(|dialect| dialect.as_str().into())
             .collect(),
         ..ConfigSlot::new(KEY, DataFlow::String, missing)
     }

@@ -114,8 +114,8 @@ impl Node for ExecuteTool {
         NodeDefinition {
             description: "Calls tools of the registry: the one that is named, or those that a model asked \
                           for. A call of the named one that fails fails the node, unless the setting \
-                          `continueOnError` is true.",
-            category: "tools",
+                          `continueOnError` is true.".into(),
+            category: "tools".into(),
             config: vec![
                 ConfigSlot {
                     default: Some(json!(false)),

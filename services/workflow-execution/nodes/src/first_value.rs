@@ -34,9 +34,11 @@ impl Node for FirstValue {
             Slot::new("index", DataFlow::Integer, "Its place, from 0.").excluded_from_bypass(),
         ];
         NodeDefinition {
-            description: "Joins branches: gives the first value that is there. It is skipped if none \
-                          is.",
-            category: "control",
+            description:
+                "Joins branches: gives the first value that is there. It is skipped if none \
+                          is."
+                .into(),
+            category: "control".into(),
             ..NodeDefinition::new(
                 "core:FirstValue",
                 "First value",

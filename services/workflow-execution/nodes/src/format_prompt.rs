@@ -50,9 +50,11 @@ impl Node for FormatPrompt {
         ];
         let shape = Shape::new(inputs, outputs);
         NodeDefinition {
-            description: "Fills the gaps of a template with values. Texts are inserted as they are, \
-                          anything else as JSON.",
-            category: "text",
+            description:
+                "Fills the gaps of a template with values. Texts are inserted as they are, \
+                          anything else as JSON."
+                    .into(),
+            category: "text".into(),
             further_slots: FurtherSlots::TemplateGaps,
             ..NodeDefinition::new("core:FormatPrompt", "Format prompt", shape)
         }

@@ -86,8 +86,8 @@ impl Node for GenericLlmRequest {
             .excluded_from_bypass(),
         ];
         NodeDefinition {
-            description: "Asks a language model for the next message of a chat.",
-            category: "llm",
+            description: "Asks a language model for the next message of a chat.".into(),
+            category: "llm".into(),
             effects: NodeEffects::ReadOnly,
             reuse: Reuse::Reads,
             ..NodeDefinition::new(

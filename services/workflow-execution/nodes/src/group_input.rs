@@ -15,8 +15,8 @@ impl Node for GroupInput {
     fn definition(&self) -> NodeDefinition {
         let shape = Shape::new(Vec::new(), Vec::new());
         NodeDefinition {
-            description: "Provides the inputs of the workflow. Its outputs are the workflow's interface inputs.",
-            category: "io",
+            description: "Provides the inputs of the workflow. Its outputs are the workflow's interface inputs.".into(),
+            category: "io".into(),
             further_slots: FurtherSlots::InterfaceInputs,
             role: InterfaceRole::Entry,
             reuse: Reuse::Never,

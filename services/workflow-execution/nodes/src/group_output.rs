@@ -15,8 +15,8 @@ impl Node for GroupOutput {
     fn definition(&self) -> NodeDefinition {
         let shape = Shape::new(Vec::new(), Vec::new());
         NodeDefinition {
-            description: "Takes the outputs of the workflow. Its inputs are the workflow's interface outputs.",
-            category: "io",
+            description: "Takes the outputs of the workflow. Its inputs are the workflow's interface outputs.".into(),
+            category: "io".into(),
             further_slots: FurtherSlots::InterfaceOutputs,
             role: InterfaceRole::Exit,
             reuse: Reuse::Never,

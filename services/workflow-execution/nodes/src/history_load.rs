@@ -41,8 +41,8 @@ impl Node for HistoryLoad {
             ),
         ];
         NodeDefinition {
-            description: "Reads the newest messages of a conversation.",
-            category: "loaders",
+            description: "Reads the newest messages of a conversation.".into(),
+            category: "loaders".into(),
             config: vec![ConfigSlot {
                 default: Some(json!(DEFAULT_LIMIT)),
                 bounds: Some((0.0, MAX_LIMIT as f64)),

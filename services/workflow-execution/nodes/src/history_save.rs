@@ -44,8 +44,9 @@ impl Node for HistorySave {
         )];
         NodeDefinition {
             description: "Adds to a conversation what is new in a chat. A conversation that was \
-                          changed since its revision was read fails the node.",
-            category: "loaders",
+                          changed since its revision was read fails the node."
+                .into(),
+            category: "loaders".into(),
             effects: NodeEffects::External,
             reuse: Reuse::Never,
             ..NodeDefinition::new(

@@ -56,8 +56,9 @@ impl Node for HumanInput {
             ),
         ];
         NodeDefinition {
-            description: "Asks a person and waits for the answer. The first answer that fits counts.",
-            category: "wait",
+            description:
+                "Asks a person and waits for the answer. The first answer that fits counts.".into(),
+            category: "wait".into(),
             config: vec![
                 ConfigSlot::new(TITLE, DataFlow::String, "The question."),
                 ConfigSlot::new(

@@ -58,8 +58,8 @@ impl Node for JsonSelector {
         ];
         let shape = Shape::new(inputs, outputs);
         NodeDefinition {
-            description: "Selects values from JSON by a path.",
-            category: "data",
+            description: "Selects values from JSON by a path.".into(),
+            category: "data".into(),
             ..NodeDefinition::new("core:JsonSelector", "JSON selector", shape)
         }
     }

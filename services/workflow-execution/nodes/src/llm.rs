@@ -53,9 +53,11 @@ impl Node for Llm {
         config.push(ConfigSlot::new("prompt", DataFlow::String, prompt));
         config.push(llm_round::config_slot());
         NodeDefinition {
-            description: "Asks a model, carries its calls out and reports them to it, until it asks for \
-                          none. Once a budget is used up it is asked a last time without tools.",
-            category: "llm",
+            description:
+                "Asks a model, carries its calls out and reports them to it, until it asks for \
+                          none. Once a budget is used up it is asked a last time without tools."
+                    .into(),
+            category: "llm".into(),
             config,
             further_slots: FurtherSlots::NamedInputs,
             effects: NodeEffects::External,

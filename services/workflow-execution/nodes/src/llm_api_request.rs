@@ -74,9 +74,11 @@ impl Node for LlmApiRequest {
             .excluded_from_bypass(),
         ];
         NodeDefinition {
-            description: "Asks a language model for the next message of a chat. An answer that was \
-                          recorded is never asked for again.",
-            category: "llm",
+            description:
+                "Asks a language model for the next message of a chat. An answer that was \
+                          recorded is never asked for again."
+                    .into(),
+            category: "llm".into(),
             effects: NodeEffects::ReadOnly,
             reuse: Reuse::Reads,
             ..NodeDefinition::new(

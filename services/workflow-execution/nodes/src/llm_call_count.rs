@@ -69,9 +69,11 @@ impl Node for LlmCallCount {
             ),
         ];
         NodeDefinition {
-            description: "Counts the calls and tokens of a model's rounds and refuses calls beyond the \
-                          budgets.",
-            category: "llm",
+            description:
+                "Counts the calls and tokens of a model's rounds and refuses calls beyond the \
+                          budgets."
+                    .into(),
+            category: "llm".into(),
             config: vec![config_slot()],
             ..NodeDefinition::new(
                 "core:LlmCallCount",

@@ -72,9 +72,11 @@ impl Node for LlmDecisionWithTools {
             .stream(),
         ];
         NodeDefinition {
-            description: "Asks a model with a chat and tools, and reads its calls. Its parts are the \
-                          nodes AvailableTools, DecisionPrompt, LlmApiRequest and ParseLlmDecision.",
-            category: "llm",
+            description:
+                "Asks a model with a chat and tools, and reads its calls. Its parts are the \
+                          nodes AvailableTools, DecisionPrompt, LlmApiRequest and ParseLlmDecision."
+                    .into(),
+            category: "llm".into(),
             config: settings(),
             effects: NodeEffects::ReadOnly,
             reuse: Reuse::Never,

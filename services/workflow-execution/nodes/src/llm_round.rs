@@ -55,8 +55,9 @@ impl Node for LlmRound {
             ),
         ];
         NodeDefinition {
-            description: "Withholds tools from a model that has used up its rounds or calls.",
-            category: "llm",
+            description: "Withholds tools from a model that has used up its rounds or calls."
+                .into(),
+            category: "llm".into(),
             config: vec![config_slot()],
             ..NodeDefinition::new("core:LlmRound", "LLM round", Shape::new(inputs, outputs))
         }

@@ -36,8 +36,8 @@ impl Node for LoopZone {
             description: "Repeats the nodes inside it, until `count`, `while`, `until`, `break` or \
                           `maxIterations` ends it. Among them are one ZoneInput and one ZoneOutput. After \
                           a crash a loop whose nodes have effects continues where it was; any other \
-                          begins again.",
-            category: "control",
+                          begins again.".into(),
+            category: "control".into(),
             config: vec![
                 reference_slot(),
                 ConfigSlot::new("variables", DataFlow::Array, variables),
@@ -51,7 +51,7 @@ impl Node for LoopZone {
                 },
                 ConfigSlot {
                     default: Some(json!("stop")),
-                    options: vec!["stop", "fail"],
+                    options: vec!["stop".into(), "fail".into()],
                     ..ConfigSlot::new("onMax", DataFlow::String, on_max)
                 },
             ],

@@ -30,8 +30,8 @@ impl Node for MapList {
             description: "Runs the nodes inside it for each item of a list. Among them are one ZoneInput \
                           and one ZoneOutput. `results` has the order and length of the list. After a \
                           crash a map whose nodes have effects continues where it was; any other begins \
-                          again.",
-            category: "control",
+                          again.".into(),
+            category: "control".into(),
             config: vec![
                 reference_slot(),
                 ConfigSlot::new("constants", DataFlow::Array, constants),
@@ -42,7 +42,7 @@ impl Node for MapList {
                 },
                 ConfigSlot {
                     default: Some(json!("fail")),
-                    options: vec!["fail", "continue"],
+                    options: vec!["fail".into(), "continue".into()],
                     ..ConfigSlot::new("onItemError", DataFlow::String, on_error)
                 },
                 ConfigSlot::new("toleratedFailures", DataFlow::Wildcard, tolerated),

@@ -70,18 +70,18 @@ impl Node for MathOperation {
         inputs.push(clamp());
         let setting = "The calculation. Missing leaves the choice to the input of the same name.";
         let modes = Mode::ALL.iter().map(|mode| NodeMode {
-            id: mode.name,
+            id: mode.name.into(),
             shape: shape_of(mode),
         });
         NodeDefinition {
-            description: "Calculates with numbers. A missing operand counts as 0.",
-            category: "math",
+            description: "Calculates with numbers. A missing operand counts as 0.".into(),
+            category: "math".into(),
             config: vec![ConfigSlot {
-                options: names,
+                options: names.into_iter().map(Into::into).collect(),
                 ..ConfigSlot::new(OPERATION_MODE, DataFlow::String, setting)
             }],
             modes: Some(NodeModes {
-                config_key: OPERATION_MODE,
+                config_key: OPERATION_MODE.into(),
                 modes: modes.collect(),
             }),
             ..NodeDefinition::new(

@@ -77,19 +77,21 @@ fn all_modes() -> Shape {
 impl Node for MatrixOperation {
     fn definition(&self) -> NodeDefinition {
         let modes = MODES.map(|id| NodeMode {
-            id,
+            id: id.into(),
             shape: shape_of(id),
         });
         NodeDefinition {
-            description: "Calculates with matrices, which are arrays of rows of numbers, at most 128 \
-                          rows and columns.",
-            category: "math",
+            description:
+                "Calculates with matrices, which are arrays of rows of numbers, at most 128 \
+                          rows and columns."
+                    .into(),
+            category: "math".into(),
             config: vec![ConfigSlot {
-                options: MODES.to_vec(),
+                options: MODES.map(Into::into).to_vec(),
                 ..ConfigSlot::new(OPERATION_MODE, DataFlow::String, "The calculation.")
             }],
             modes: Some(NodeModes {
-                config_key: OPERATION_MODE,
+                config_key: OPERATION_MODE.into(),
                 modes: modes.into(),
             }),
             ..NodeDefinition::new("core:MatrixOperation", "Matrix operation", all_modes())

@@ -26,8 +26,8 @@ impl Node for MergeMessages {
         ];
         let outputs = vec![text_slot("messages", "A JSON array of all messages.")];
         NodeDefinition {
-            description: "Puts several lists of chat messages together.",
-            category: "llm",
+            description: "Puts several lists of chat messages together.".into(),
+            category: "llm".into(),
             ..NodeDefinition::new(
                 "core:MergeMessages",
                 "Merge messages",

@@ -18,9 +18,11 @@ impl Node for NodeGroup {
     fn definition(&self) -> NodeDefinition {
         let workflow = "The id of the workflow. A workflow in a file refers to other files.";
         NodeDefinition {
-            description: "Puts the nodes of another workflow here. Its slots are the interface of that \
-                          workflow, whose nodes run as part of this run.",
-            category: "io",
+            description:
+                "Puts the nodes of another workflow here. Its slots are the interface of that \
+                          workflow, whose nodes run as part of this run."
+                    .into(),
+            category: "io".into(),
             config: vec![ConfigSlot::new(REFERENCE, DataFlow::String, workflow)],
             further_slots: FurtherSlots::ReferencedWorkflow,
             effects: NodeEffects::External,

@@ -75,9 +75,11 @@ impl Node for ParseLlmDecision {
         ];
         let read_as = "The only dialect that is read; missing for all.";
         NodeDefinition {
-            description: "Reads the tool calls of a model's answer: those of its text first, native \
-                          ones as their supplement.",
-            category: "llm",
+            description:
+                "Reads the tool calls of a model's answer: those of its text first, native \
+                          ones as their supplement."
+                    .into(),
+            category: "llm".into(),
             config: vec![dialect::config_slot(read_as)],
             ..NodeDefinition::new(
                 "core:ParseLlmDecision",

@@ -40,8 +40,8 @@ impl Node for RandomNumber {
             "The number: from `min`, up to but not `max`; a whole one may be `max`.",
         )];
         NodeDefinition {
-            description: "Draws a random number between two bounds.",
-            category: "math",
+            description: "Draws a random number between two bounds.".into(),
+            category: "math".into(),
             bypass: Bypass::Mute,
             reuse: Reuse::Never,
             ..NodeDefinition::new(

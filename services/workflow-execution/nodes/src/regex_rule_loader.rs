@@ -32,8 +32,9 @@ impl Node for RegexRuleLoader {
         let outputs =
             vec![Slot::new("regexRules", DataFlow::Array, "The rules.").category(RULE_ARRAY)];
         NodeDefinition {
-            description: "Reads rules for `core:ApplyRegex` from a file and checks each of them.",
-            category: "loaders",
+            description: "Reads rules for `core:ApplyRegex` from a file and checks each of them."
+                .into(),
+            category: "loaders".into(),
             effects: NodeEffects::ReadOnly,
             bypass: Bypass::Mute,
             reuse: Reuse::Reads,

@@ -36,8 +36,8 @@ impl Node for RunWorkflow {
         let workflow = "The id of the workflow to run.";
         NodeDefinition {
             description: "Runs another workflow as a run of its own and waits for its outputs. Its \
-                          slots are the interface of that workflow; what streams there streams here.",
-            category: "control",
+                          slots are the interface of that workflow; what streams there streams here.".into(),
+            category: "control".into(),
             config: vec![ConfigSlot::new(WORKFLOW_ID, DataFlow::String, workflow)],
             further_slots: FurtherSlots::ReferencedWorkflow,
             effects: NodeEffects::External,

@@ -78,8 +78,8 @@ impl Node for Script {
         NodeDefinition {
             description: "Runs a script in the sandbox, without network and without any effect outside. \
                           A script that ends with a code other than 0 fails the node. The setting \
-                          `timeoutSeconds` bounds its time; with `yields` its lines are a stream of values.",
-            category: "tools",
+                          `timeoutSeconds` bounds its time; with `yields` its lines are a stream of values.".into(),
+            category: "tools".into(),
             config: vec![
                 ConfigSlot {
                     bounds: Some((0.0, MAX_TIMEOUT_SECONDS)),

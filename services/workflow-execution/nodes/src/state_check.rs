@@ -44,8 +44,9 @@ impl Node for StateCheck {
                          condition.";
         NodeDefinition {
             description: "Checks a value against a JSON Schema and a condition, and lists every \
-                          violation.",
-            category: "control",
+                          violation."
+                .into(),
+            category: "control".into(),
             config: vec![
                 ConfigSlot::new(
                     SCHEMA,

@@ -33,8 +33,8 @@ impl Node for StreamSuffixRelay {
             .relaying("inputStream"),
         ];
         NodeDefinition {
-            description: "Passes a stream on piece by piece, and a suffix after its end.",
-            category: "text",
+            description: "Passes a stream on piece by piece, and a suffix after its end.".into(),
+            category: "text".into(),
             ..NodeDefinition::new(
                 "core:StreamSuffixRelay",
                 "Stream suffix relay",

@@ -29,8 +29,8 @@ impl Node for StreamToString {
             "All of it as one text; of a stream of values a line for each: its text, or its JSON.",
         )];
         NodeDefinition {
-            description: "Collects a stream and gives its whole text once it has ended.",
-            category: "text",
+            description: "Collects a stream and gives its whole text once it has ended.".into(),
+            category: "text".into(),
             ..NodeDefinition::new(
                 "core:StreamToString",
                 "Stream to string",

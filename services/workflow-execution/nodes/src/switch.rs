@@ -39,10 +39,12 @@ impl Node for Switch {
         let cases = "The cases in order, each with the key of its output and the value that it stands \
                      for: `[{\"key\": \"small\", \"equals\": 1}]`.";
         NodeDefinition {
-            description: "Passes its value on to the output of the first case whose `equals` is the \
+            description:
+                "Passes its value on to the output of the first case whose `equals` is the \
                           result of the expression, else to `default`. Nodes that need another \
-                          output are skipped.",
-            category: "control",
+                          output are skipped."
+                    .into(),
+            category: "control".into(),
             config: vec![
                 ConfigSlot::new(EXPRESSION, DataFlow::String, expression),
                 ConfigSlot::new(CASES, DataFlow::Array, cases),

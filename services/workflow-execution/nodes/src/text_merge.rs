@@ -37,8 +37,8 @@ impl Node for TextMerge {
         )];
         let shape = Shape::new(inputs, outputs);
         NodeDefinition {
-            description: "Joins several texts into one.",
-            category: "text",
+            description: "Joins several texts into one.".into(),
+            category: "text".into(),
             ..NodeDefinition::new("core:TextMerge", "Merge texts", shape)
         }
     }

@@ -33,13 +33,15 @@ impl Node for TextSummarizer {
         let mode = "What is kept: the beginning and the end, the beginning, the end, or as many whole \
                     sentences from the beginning as fit.";
         NodeDefinition {
-            description: "Shortens a text to its beginning, its end, both, or whole sentences. A text \
-                          that is short enough stays as it is.",
-            category: "text",
+            description:
+                "Shortens a text to its beginning, its end, both, or whole sentences. A text \
+                          that is short enough stays as it is."
+                    .into(),
+            category: "text".into(),
             config: vec![
                 ConfigSlot {
                     default: Some(json!(MODES[0])),
-                    options: MODES.to_vec(),
+                    options: MODES.map(Into::into).to_vec(),
                     ..ConfigSlot::new(MODE, DataFlow::String, mode)
                 },
                 ConfigSlot {

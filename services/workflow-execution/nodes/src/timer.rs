@@ -49,9 +49,11 @@ impl Node for Timer {
             .excluded_from_bypass(),
         ];
         NodeDefinition {
-            description: "Waits for a duration or until a time, by the clock of the server, and never \
-                          ends early. A time that has passed ends it at once.",
-            category: "wait",
+            description:
+                "Waits for a duration or until a time, by the clock of the server, and never \
+                          ends early. A time that has passed ends it at once."
+                    .into(),
+            category: "wait".into(),
             config: vec![
                 ConfigSlot::new(
                     "duration",

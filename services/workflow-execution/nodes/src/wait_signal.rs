@@ -44,9 +44,11 @@ impl Node for WaitSignal {
             .excluded_from_bypass(),
         ];
         NodeDefinition {
-            description: "Waits for a signal, which may have arrived before. Each signal wakes one \
-                          wait, the oldest.",
-            category: "wait",
+            description:
+                "Waits for a signal, which may have arrived before. Each signal wakes one \
+                          wait, the oldest."
+                    .into(),
+            category: "wait".into(),
             config: vec![
                 ConfigSlot::new(NAME, DataFlow::String, "The name of the signal."),
                 ConfigSlot::new(
@@ -132,7 +134,7 @@ impl Node for WaitSignal {
 pub(super) fn on_due(key: &'static str) -> ConfigSlot {
     ConfigSlot {
         default: Some(Value::from("fail")),
-        options: vec!["fail", "default"],
+        options: vec!["fail".into(), "default".into()],
         ..ConfigSlot::new(
             key,
             DataFlow::String,

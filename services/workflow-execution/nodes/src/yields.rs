@@ -15,7 +15,7 @@ const YIELDS: &str = "yields";
 /// Describes the setting.
 pub(super) fn setting(description: &'static str) -> ConfigSlot {
     ConfigSlot {
-        options: types().map(DataFlow::name).collect(),
+        options: types().map(|of| of.name().into()).collect(),
         ..ConfigSlot::new(YIELDS, DataFlow::String, description)
     }
 }

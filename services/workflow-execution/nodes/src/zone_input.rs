@@ -17,8 +17,8 @@ impl Node for ZoneInput {
     fn definition(&self) -> NodeDefinition {
         let shape = Shape::new(Vec::new(), Vec::new());
         NodeDefinition {
-            description: "Provides what an iteration of the zone around it is given.",
-            category: "control",
+            description: "Provides what an iteration of the zone around it is given.".into(),
+            category: "control".into(),
             further_slots: FurtherSlots::SurroundingZone,
             role: InterfaceRole::Entry,
             reuse: Reuse::Never,

@@ -17,8 +17,8 @@ impl Node for ZoneOutput {
     fn definition(&self) -> NodeDefinition {
         let shape = Shape::new(Vec::new(), Vec::new());
         NodeDefinition {
-            description: "Takes what an iteration of the zone around it gives. A variable without a value keeps the one that it has.",
-            category: "control",
+            description: "Takes what an iteration of the zone around it gives. A variable without a value keeps the one that it has.".into(),
+            category: "control".into(),
             further_slots: FurtherSlots::SurroundingZone,
             role: InterfaceRole::Exit,
             reuse: Reuse::Never,

@@ -299,7 +299,7 @@ impl Drive {
         let span = tracing::info_span!(
             "workflow.node.run",
             { NODE_ID } = self.nodes.state().path_of(node),
-            { NODE_TYPE } = self.engine().node(node).definition().full_type,
+            { NODE_TYPE } = &*self.engine().node(node).definition().full_type,
         );
         if let Some(settled) = started.settled {
             let end = EffectEnd::Tool(CallEnd::Settled(Box::new(settled)));
@@ -326,7 +326,7 @@ impl Drive {
         let execution = planned.execution.as_ref();
         let priority = execution.and_then(|execution| execution.priority);
         let priority = priority.unwrap_or_else(|| self.of_run.place.priority());
-        let full_type = planned.definition().full_type;
+        let full_type = &planned.definition().full_type;
         let (permits, tenant) = (&self.of_run.runner.permits, self.of_run.tenant());
         let place = QueuePlace {
             tenant,

@@ -46,7 +46,7 @@ impl EffectPermits {
     pub(super) fn ask(
         &self,
         recorder: &Recorder,
-        full_type: &'static str,
+        full_type: &str,
         key: Option<Key>,
         place: QueuePlace,
     ) -> Admission {
@@ -57,7 +57,7 @@ impl EffectPermits {
         }
         bounds.push((Limit::EffectsOfRun(recorder.run_id()), self.bounds.per_run));
         if let Some(most) = self.bounds.per_type.get(full_type) {
-            bounds.push((Limit::NodeType(depth, full_type), *most));
+            bounds.push((Limit::NodeType(depth, full_type.to_owned()), *most));
         }
         bounds.push((Limit::Effects(depth), self.bounds.per_depth));
         // Each run bounds the number of its nodes that wait.

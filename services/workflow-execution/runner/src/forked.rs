@@ -56,7 +56,7 @@ pub fn first_events(
         kinds.extend(streams.completed(event, now));
         kinds.push(Kind::NodeFinished(common::NodeFinished {
             node_id: planned.id.to_string(),
-            node_type: planned.definition().full_type.to_owned(),
+            node_type: planned.definition().full_type.to_string(),
             state: common::NodeState::Succeeded.into(),
             outputs_json: wire::outputs_to_json(planned, outputs),
             taken_from_run_id: taken_from_run_id.to_owned(),
@@ -69,7 +69,7 @@ pub fn first_events(
         if begun.replace(*node) != Some(*node) {
             kinds.push(Kind::NodeStarted(common::NodeStarted {
                 node_id: planned.id.to_string(),
-                node_type: planned.definition().full_type.to_owned(),
+                node_type: planned.definition().full_type.to_string(),
             }));
         }
         kinds.push(Kind::CallDispatched(common::CallDispatched {

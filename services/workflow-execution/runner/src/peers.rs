@@ -7,6 +7,7 @@ use contracts::tavern::agent::v1::{
 };
 use contracts::tavern::registry::v1::{
     CallState, identity_service_client::IdentityServiceClient,
+    plugin_service_client::PluginServiceClient,
     tool_registry_service_client::ToolRegistryServiceClient,
 };
 use contracts::tavern::sandbox::v1::{
@@ -65,6 +66,11 @@ impl Peers {
     /// Returns the registry's knowledge of principals, for the service's own questions about them.
     pub fn identities(&self) -> IdentityServiceClient<Outbound> {
         IdentityServiceClient::new(self.registry.outermost())
+    }
+
+    /// Returns the registry's knowledge of the node types of plugins, for the calls of `context`.
+    pub fn plugins(&self, context: &CallContext) -> PluginServiceClient<Outbound> {
+        PluginServiceClient::new(self.registry.with(context))
     }
 
     /// Returns the services for the calls of `context`.

@@ -29,7 +29,7 @@ pub(super) enum Limit {
     /// Effects of a run.
     EffectsOfRun(RunId),
     /// Effects of nodes of this type in all runs of a depth of nesting.
-    NodeType(usize, &'static str),
+    NodeType(usize, String),
     /// Effects of nodes of a tenant's runs with this key.
     Key(Tenant, String),
     /// Effects of the nodes of a run with this key. Runs below them are part of the holder.

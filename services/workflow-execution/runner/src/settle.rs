@@ -152,7 +152,7 @@ pub fn outcome_to_proto(
             all,
         } => {
             let node = engine.node(first);
-            let full_type = node.definition().full_type;
+            let full_type = &node.definition().full_type;
             let mut failure = failure.as_ref().clone().in_node(&node.id, full_type);
             if all.len() > 1 {
                 let ids: Vec<&str> = all.iter().map(|node| &*engine.node(*node).id).collect();

@@ -36,6 +36,8 @@ pub(super) struct ToolCall {
     pub(super) timeout: Option<Duration>,
     /// The streaming outputs of the node.
     pub(super) streams: Vec<SlotStream>,
+    /// The package of the plugin that brings the node's type; empty for a type of the engine.
+    pub(super) package_digest: String,
     /// Whether the outputs are the outputs of the workflow that the call runs, instead of its
     /// tool's text.
     pub(super) of_child: bool,
@@ -91,6 +93,7 @@ impl ToolCall {
             attempt: self.attempt,
             grant,
             timeout: self.timeout.and_then(|timeout| timeout.try_into().ok()),
+            package_digest: self.package_digest.clone(),
             ..CallToolRequest::default()
         }
     }
@@ -110,7 +113,9 @@ impl ToolCall {
     /// Returns the events of the workflow's outputs for an event of the tool's text.
     fn shown(&self, kind: Option<&Kind>) -> Vec<Kind> {
         let now = self.recorder.now();
-        let are_lines = matches!(kind, Some(Kind::OutputChunk(chunk)) if chunk.json_lines);
+        // The handler of a plugin's node writes the values of its stream as lines of text.
+        let are_lines = !self.package_digest.is_empty()
+            || matches!(kind, Some(Kind::OutputChunk(chunk)) if chunk.json_lines);
         let streams = self.streams.iter();
         match kind.and_then(|kind| self.call.written.take(&self.call.effect_id, kind)) {
             // The output of a tool is text, even if it is values.

@@ -2,10 +2,11 @@
 //! which hide files of their ids.
 
 mod kind;
+mod node_types;
 mod plans;
 
 use call_outcome::Violation;
-use std::{io, path::Path, sync::Arc};
+use std::{collections::BTreeSet, io, path::Path, sync::Arc};
 
 use core_types::{LoadDiagnostic, Tenant};
 use documents::{ChangeError, DocumentParts, Documents, FileChanges, Known, Listed, Put};
@@ -19,8 +20,10 @@ use workflow_domain::limits::{MAX_BUNDLE_BYTES, MAX_CHILDREN};
 use workflow_domain::load::load;
 use workflow_domain::node_type::Catalogue;
 use workflow_domain::plan::Plan;
+use workflow_domain::plugin_node::PLUGIN_MISSING;
 
 pub use kind::{Definition, InvalidFile, WorkflowKind};
+pub use node_types::NodeTypes;
 use plans::Plans;
 
 /// A definition in force.
@@ -31,6 +34,7 @@ pub type KnownDefinition = Known<Definition>;
 pub struct Library {
     documents: Documents<WorkflowKind>,
     catalogue: Arc<Catalogue>,
+    node_types: NodeTypes,
     plans: Plans,
 }
 
@@ -46,7 +50,7 @@ impl Library {
     pub async fn open(
         directory: &Path,
         parts: DocumentParts,
-        catalogue: Arc<Catalogue>,
+        (catalogue, node_types): (Arc<Catalogue>, NodeTypes),
     ) -> Result<Self, Error> {
         if !directory.as_os_str().is_empty() {
             std::fs::read_dir(directory).map_err(|source| Error::Workflows {
@@ -60,6 +64,7 @@ impl Library {
         Ok(Self {
             documents: Documents::open(kind, directory, parts).await?,
             catalogue,
+            node_types,
             plans: Plans::default(),
         })
     }
@@ -75,7 +80,12 @@ impl Library {
         reloaded.map_err(failure)
     }
 
-    /// Returns the node types.
+    /// Returns the node types of plugins.
+    pub fn node_types(&self) -> &NodeTypes {
+        &self.node_types
+    }
+
+    /// Returns the node types of the engine.
     pub fn catalogue(&self) -> &Arc<Catalogue> {
         &self.catalogue
     }
@@ -162,16 +172,18 @@ impl Library {
         self.documents.left_out(tenant)
     }
 
-    /// Puts a text together with the workflows of the tenant that it refers to. Missing workflows and workflows
-    /// beyond the bounds are left out, which are violations once the bundle is compiled.
+    /// Puts a text together with the workflows of the tenant that it refers to, and with the node types of plugins.
+    /// Missing ones, and those beyond the bounds, are left out, which are violations once the bundle is compiled.
     ///
     /// # Errors
-    /// A store that does not work.
+    /// A store that does not work, or a registry that does not answer.
     pub async fn bundle(&self, tenant: Tenant, text: &Arc<str>) -> Result<Bundle, Failure> {
         let mut children = Children::new();
         let mut bytes = text.len();
         let mut unread = vec![Arc::clone(text)];
+        let mut named = BTreeSet::new();
         while let Some(text) = unread.pop() {
+            named.extend(node_types::named_in(&text));
             for (id, part) in referenced_by(&text) {
                 if children.contains_key(&id) || children.len() >= MAX_CHILDREN {
                     continue;
@@ -192,6 +204,7 @@ impl Library {
         Ok(Bundle {
             root: Arc::clone(text),
             children: Arc::new(children),
+            node_types: self.node_types.resolve(tenant, named).await?.node_types,
         })
     }
 
@@ -219,7 +232,31 @@ impl Library {
                 "internal error: the definition could not be checked; please report this",
             )])
         });
-        plan.map(|plan| self.plans.insert(for_cache, plan))
+        match plan {
+            Ok(plan) => Ok(self.plans.insert(for_cache, plan)),
+            Err(mut violations) => {
+                let texts = for_cache.1.children.values().chain([&for_cache.1.root]);
+                let named = texts.flat_map(|text| node_types::named_in(text));
+                self.explain(tenant, named.collect(), &mut violations).await;
+                Err(violations)
+            }
+        }
+    }
+
+    /// States the reasons for which plugins are not in force in the violations by missing node types, of which `named` are
+    /// those of the definition.
+    pub(crate) async fn explain(
+        &self,
+        tenant: Tenant,
+        named: BTreeSet<String>,
+        violations: &mut [Violation],
+    ) {
+        if violations.iter().all(|found| found.code != PLUGIN_MISSING) {
+            return;
+        }
+        if let Ok(resolved) = self.node_types.resolve(tenant, named).await {
+            resolved.explain(violations);
+        }
     }
 }
 

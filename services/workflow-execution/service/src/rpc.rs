@@ -28,6 +28,7 @@ use tonic::{Request, Response, Status};
 use self::references::Missing;
 use crate::runner::Inner;
 use workflow_domain::load::load_with_source;
+use workflow_domain::plugin_node::PluginNodeType;
 
 /// Answers calls.
 #[derive(Clone, Debug)]
@@ -165,18 +166,19 @@ impl WorkflowService for Rpc {
         let list = grpc_kit::list_of(&context, "node_types");
         let request = request.into_inner();
         let after = read_token(&list, &request.page_token)?;
-        let all = self
-            .inner
-            .library
-            .catalogue()
-            .all()
-            .iter()
-            .map(|node| node.definition());
-        let mut following = all.filter(|definition| definition.full_type > after.as_str());
+        let library = &self.inner.library;
+        let mut all = library.catalogue().all().to_vec();
+        if !request.without_plugins {
+            let brought = library.node_types().all(context.tenant()).await?;
+            all.extend(brought.iter().filter_map(PluginNodeType::node_type));
+            all.sort_by(|one, other| one.full_type().cmp(other.full_type()));
+        }
+        let all = all.iter().map(|node| node.definition());
+        let mut following = all.filter(|definition| *definition.full_type > *after.as_str());
         let size = page_size(request.page_size);
         let page: Vec<_> = following.by_ref().take(size).collect();
         let next_page_token = match (following.next(), page.last()) {
-            (Some(_), Some(last)) => PageToken::after(last.full_type).encode(&list),
+            (Some(_), Some(last)) => PageToken::after(&*last.full_type).encode(&list),
             _ => String::new(),
         };
         let node_types = page.into_iter().map(node_types::to_proto).collect();

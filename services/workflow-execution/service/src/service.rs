@@ -12,7 +12,7 @@ use run_log::RunLogs;
 use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
 
 use crate::error::Error;
-use crate::library::Library;
+use crate::library::{Library, NodeTypes};
 use crate::peers::Peers;
 use crate::rpc::{Rpc, ScheduleRpc};
 use crate::runner::{self, DefinitionStore, Inner, ScheduleTicker, Schedules};
@@ -68,7 +68,10 @@ pub async fn build_with(
     let library = Library::open(
         &settings.workflows_dir,
         parts,
-        Arc::new(workflow_nodes::builtin()),
+        (
+            Arc::new(workflow_nodes::builtin()),
+            NodeTypes::new(peers.clone()),
+        ),
     )
     .await?;
     let concurrency = Concurrency {

@@ -13,11 +13,13 @@ use contracts::tavern::registry::v1::CallDecision;
 use contracts::tavern::run::v1::SignalRunRequest;
 use contracts::tavern::workflow::v1::StartRunRequest;
 use contracts::tavern::workflow::v1::start_run_request::Target;
+use plugin_package::PluginFiles;
 use serde_json::{Value, json};
 use testkit::{Stack, collect};
 
 use crate::doubt::Decider;
 use crate::ledger::World;
+use crate::plugins::{file, install, package};
 
 /// Kills in `make test`.
 const KILLS: usize = 4;
@@ -235,12 +237,30 @@ async fn runs_of_repeatable_tools_survive_every_kill() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn runs_of_other_tools_lose_and_repeat_nothing_once_what_is_in_doubt_is_decided()
 -> anyhow::Result<()> {
-    let kills = kills()?.div_ceil(2);
-    let mut random = fastrand::Rng::new();
+    let world = World::new(Stack::all_in_one().await?).await?;
+    let random = fastrand::Rng::new();
     println!("seed {}", random.get_seed());
-    let mut world = World::new(Stack::all_in_one().await?).await?;
-    world.put_workflow("note", &child()).await?;
-    world.put_workflow("notes", &parent()).await?;
+    lose_and_repeat_nothing(world, random, |workflow| workflow).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r116_runs_of_nodes_of_plugins_lose_and_repeat_nothing() -> anyhow::Result<()> {
+    let world = World::new(Stack::all_in_one().await?).await?;
+    install(&world.stack, &appending()?).await?;
+    let random = fastrand::Rng::new();
+    println!("seed {}", random.get_seed());
+    lose_and_repeat_nothing(world, random, with_nodes_of_plugin).await
+}
+
+/// Checks that runs of workflows as `made` makes them lose nothing by kills, and repeat nothing.
+async fn lose_and_repeat_nothing(
+    mut world: World,
+    mut random: fastrand::Rng,
+    made: fn(Value) -> Value,
+) -> anyhow::Result<()> {
+    let kills = kills()?.div_ceil(2);
+    world.put_workflow("note", &made(child())).await?;
+    world.put_workflow("notes", &made(parent())).await?;
     let happened = world.happened();
     let _decider = Decider::start(&world.stack, move |call| match happened(&call.effect_id) {
         true => CallDecision::TookEffect,
@@ -260,72 +280,48 @@ async fn runs_of_other_tools_lose_and_repeat_nothing_once_what_is_in_doubt_is_de
     Ok(())
 }
 
-/// Appends 200 notes, one after the other.
-fn counting() -> Value {
-    let inside = |id: &str, full_type: &str, presets: Value| json!({"id": id, "type": full_type, "parentNode": "loop", "inputValues": presets});
-    json!({
-        "nodes": [
-            {"id": "loop", "type": "core:LoopZone", "inputValues": {"count": 200},
-                "configValues": {"maxIterations": 200}},
-            inside("begin", "core:ZoneInput", json!({})),
-            inside("note", "core:FormatPrompt", json!({"template": "note-{index}"})),
-            inside("append", "core:ExecuteTool",
-                json!({"tool_id": "ledger.append_idempotent", "key": "k", "delay_ms": 10})),
-            inside("end", "core:ZoneOutput", json!({})),
-        ],
-        "edges": [
-            edge("begin", "index", "note", "index"),
-            edge("note", "prompt", "append", "note"),
-        ],
-    })
+/// A plugin with a node type that appends a note to the ledger.
+fn appending() -> anyhow::Result<PluginFiles> {
+    let tool = json!({
+        "id": "notes:append",
+        "description": "Appends a note to the ledger.",
+        "implementation": {"type": "service", "service": "ledger", "method": "tavern.test.v1.Ledger/Append"},
+        "parameters": {"type": "object", "additionalProperties": true},
+    });
+    let node = json!({
+        "type": "Append",
+        "inputs": {
+            "key": {"dataFlowType": "STRING"},
+            "note": {"dataFlowType": "STRING", "required": true},
+            "delay_ms": {"dataFlowType": "INTEGER"},
+        },
+        "outputs": {
+            "index": {"dataFlowType": "INTEGER"},
+            "effectId": {"dataFlowType": "STRING"},
+            "appended": {"dataFlowType": "BOOLEAN"},
+        },
+        "handler": {"tool": "notes:append"},
+    });
+    let manifest = "name: notes\nversion: 1.0.0\ntools: {entry: tools}\nnodes: {entry: nodes}\n";
+    package(vec![
+        file("plugin.yaml", manifest),
+        file("tools/append.tool.json", tool.to_string()),
+        file("nodes/append.node.json", node.to_string()),
+    ])
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_batched_run_loses_at_most_the_last_second() -> anyhow::Result<()> {
-    let mut world = World::new(Stack::all_in_one().await?).await?;
-    let request = StartRunRequest {
-        target: Some(Target::DefinitionJson(counting().to_string())),
-        options: Some(RunOptions {
-            durability: Durability::Batched.into(),
-            ..RunOptions::default()
-        }),
-        ..StartRunRequest::default()
-    };
-    let started = world.stack.workflow().start_run(request).await?;
-    let run_id = started.into_inner().run.unwrap_or_default().run_id;
-    world.await_effect("note-150").await?;
-    let killed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
-    world.stack.kill()?;
-    world.stack.restart().await?;
-    let ended = collect(&world.stack.runs(), &run_id, 0).await?;
-    ensure!(ended.run.state() == RunState::Succeeded, "{:?}", ended.run);
-    let mut recorded = HashMap::new();
-    for event in ended.events {
-        if let Some(Kind::CallSettled(settled)) = event.kind {
-            let effect_id = settled.result.unwrap_or_default().effect_id;
-            let time = event.time.unwrap_or_default();
-            recorded.insert(
-                effect_id,
-                Duration::new(time.seconds.unsigned_abs(), time.nanos.unsigned_abs()),
-            );
+/// Returns a workflow with a node of the plugin in the place of each call of a tool.
+fn with_nodes_of_plugin(mut workflow: Value) -> Value {
+    for node in workflow["nodes"].as_array_mut().into_iter().flatten() {
+        if node["type"] == "core:ExecuteTool" {
+            node["type"] = json!("notes:Append");
         }
     }
-    let mut kept = 0;
-    for at in 0..200 {
-        let effects = world.effects(&format!("note-{at}"))?;
-        let first = effects.first().context("a note is lost")?;
-        let same = effects
-            .iter()
-            .all(|effect| effect["effect_id"] == first["effect_id"]);
-        ensure!(same, "several effects: {effects:?}");
-        let happened = Duration::from_nanos(first["time_ns"].as_u64().context("no time")?);
-        if happened + Duration::from_secs(1) < killed {
-            let effect_id = first["effect_id"].as_str().context("no id")?;
-            ensure!(recorded[effect_id] < killed, "{at} was lost");
-            ensure!(effects.len() == 1, "{at} was repeated");
-            kept += 1;
+    if let Some(edges) = workflow["edges"].as_array_mut() {
+        edges.retain(|edge| edge["targetHandle"] != "tool_id");
+        for edge in edges.iter_mut().filter(|edge| edge["source"] == "append") {
+            edge["sourceHandle"] = json!("effectId");
         }
     }
-    ensure!(kept > 0, "the run was killed too early");
-    Ok(())
+    workflow
 }

@@ -3,6 +3,7 @@
 mod files;
 mod kills;
 mod load;
+mod nodes;
 mod plans;
 mod removed;
 mod samples;
@@ -22,7 +23,7 @@ use tonic::Status;
 use tool_domain::package::PackageFile;
 
 /// Returns a file of a package.
-fn file(path: impl Into<String>, content: impl Into<Vec<u8>>) -> PackageFile {
+pub(crate) fn file(path: impl Into<String>, content: impl Into<Vec<u8>>) -> PackageFile {
     PackageFile {
         path: path.into(),
         content: content.into(),
@@ -52,7 +53,7 @@ fn files(name: &str, manifest: &str, scripts: &[(&str, &str)]) -> Vec<PackageFil
 }
 
 /// Returns the package of files.
-fn package(files: Vec<PackageFile>) -> anyhow::Result<PluginFiles> {
+pub(crate) fn package(files: Vec<PackageFile>) -> anyhow::Result<PluginFiles> {
     PluginFiles::new(files).map_err(|violations| anyhow::anyhow!("{violations:?}"))
 }
 

@@ -198,21 +198,30 @@ fn read_timeout(
     object: &Map<String, Value>,
     place: &str,
 ) -> Option<Duration> {
-    let written = object.get("timeout")?;
+    let limit = time_limit(object.get("timeout")?);
+    let accepted = limit.map_err(|message| {
+        fields.add(&format!("{place}/timeout"), "out_of_range", message);
+    });
+    accepted.ok()
+}
+
+/// Reads a time limit: milliseconds as a number, or a text such as `30s`.
+///
+/// # Errors
+/// The problem, as a sentence.
+pub(crate) fn time_limit(written: &Value) -> Result<Duration, String> {
     let duration = match written {
         Value::Number(milliseconds) => milliseconds.as_u64().map(Duration::from_millis),
         Value::String(text) => settings::duration::parse(text),
         _ => None,
     };
     let accepted = duration.filter(|duration| !duration.is_zero() && *duration <= MAX_TIMEOUT);
-    if accepted.is_none() {
-        let message = format!(
+    accepted.ok_or_else(|| {
+        format!(
             "{written} is not a time limit; give milliseconds as a number, or a text such as \"30s\", \
              from 1 ms to 30 min"
-        );
-        fields.add(&format!("{place}/timeout"), "out_of_range", message);
-    }
-    accepted
+        )
+    })
 }
 
 fn keep<T>(fields: &mut Fields<'_>, result: Result<T, Vec<Violation>>) -> Option<T> {

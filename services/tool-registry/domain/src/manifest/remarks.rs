@@ -22,11 +22,6 @@ fn without_effect(manifest: &Manifest) -> Vec<Diagnostic> {
         |request: &PermissionRequest| request.permission.kind().state() == PermissionState::NotYet;
     let sections = [
         (
-            manifest.nodes_entry.is_some(),
-            "/nodes",
-            "nodes of plugins are not loaded; its tools are",
-        ),
-        (
             manifest.workflows_entry.is_some(),
             "/workflows",
             "workflows of plugins are not loaded; its tools are",

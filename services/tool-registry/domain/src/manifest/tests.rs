@@ -46,7 +46,6 @@ fn seed_004_6_2_is_read_whole() {
         .map(|each| (each.path.as_str(), each.code.as_str()))
         .collect();
     let expected = [
-        ("/nodes", "not_supported"),
         ("/frontend", "not_supported"),
         ("/permissions/hooks/0", "client_hook_listed"),
     ];

@@ -10,7 +10,7 @@ use super::{
     input::{HeldName, NameKind, PlanInput},
 };
 use crate::{
-    naming::{self, skeleton},
+    naming::{self, NODE_PREFIX, skeleton},
     tool::Origin,
 };
 
@@ -31,10 +31,12 @@ pub(super) fn of(input: &PlanInput<'_>) -> Vec<Conflict> {
         found.push(conflict(NameKind::Plugin, name, None, how.to_owned()));
     }
     found.extend(others.conflict(NameKind::Plugin, name));
-    let tools = new
-        .tools
-        .iter()
-        .map(|tool| (NameKind::Tool, tool.id.as_str()));
+    // The tool of a node type has the name of the type.
+    let of_nodes = |id: &&str| id.starts_with(NODE_PREFIX);
+    let tools = new.tools.iter().map(|tool| tool.id.as_str());
+    let tools = tools
+        .filter(|id| !of_nodes(id))
+        .map(|id| (NameKind::Tool, id));
     let nodes = new
         .nodes
         .iter()

@@ -56,19 +56,7 @@ pub(super) fn remarks(input: &PlanInput<'_>) -> Vec<PlanRemark> {
             found.push(remark(&request.pointer, "tool_unknown", message));
         }
     }
-    if let Some(entry) = &manifest.nodes_entry {
-        let beneath = |path: &str| {
-            path.strip_prefix(entry)
-                .is_some_and(|rest| rest.starts_with('/'))
-        };
-        let typed = input.new.files.iter().filter(|file| {
-            beneath(&file.path) && (file.path.ends_with(".ts") || file.path.ends_with(".tsx"))
-        });
-        for file in typed {
-            let message = "node definitions in TypeScript cannot be loaded; write a *.node.json";
-            found.push(remark(&file.path, "not_loadable", message.to_owned()));
-        }
-    }
+    found.extend(without_nodes(input));
     let (_, wrong) = OptionValues::carried_over(&manifest.options, input.option_values);
     found.extend(wrong.into_iter().map(|problem| {
         let message = format!("the present value is dropped: it {}", problem.message);
@@ -76,6 +64,35 @@ pub(super) fn remarks(input: &PlanInput<'_>) -> Vec<PlanRemark> {
     }));
     if !manifest.is_strict {
         found.extend(beyond_permissions(input));
+    }
+    found
+}
+
+/// Returns a finding on each definition of nodes that cannot be loaded, with the file to write in its place, and one on a
+/// directory without any.
+fn without_nodes(input: &PlanInput<'_>) -> Vec<PlanRemark> {
+    let Some(entry) = &input.new.manifest.nodes_entry else {
+        return Vec::new();
+    };
+    let beneath = |path: &str| {
+        let rest = path.strip_prefix(entry);
+        rest.is_some_and(|rest| rest.starts_with('/'))
+    };
+    let files = input.new.files.iter().filter(|file| beneath(&file.path));
+    let typed = files.filter_map(|file| {
+        let path = file.path.as_str();
+        let stem = path.strip_suffix(".ts").or(path.strip_suffix(".tsx"))?;
+        let message = format!(
+            "node definitions in TypeScript cannot be loaded; write {stem}{} instead",
+            node_file::EXTENSION
+        );
+        Some(remark(path, "not_loadable", message))
+    });
+    let mut found: Vec<PlanRemark> = typed.collect();
+    if found.is_empty() && input.new.nodes.is_empty() {
+        let extension = node_file::EXTENSION;
+        let message = format!("there is no *{extension} in '{entry}', so it brings no node type");
+        found.push(remark("/nodes", "no_nodes", message));
     }
     found
 }

@@ -7,5 +7,6 @@ mod directory;
 mod hostile;
 mod made_by;
 mod memory;
+mod nodes;
 mod place;
 mod round_trip;

@@ -276,6 +276,7 @@ fn refused(status: &Status, resolved: &ResolvedCall) -> CallOutcome {
         Some(ErrorReason::ProfileNotFound) => (Category::Validation, "unknown_agent"),
         Some(ErrorReason::ModelNotFound) => (Category::Validation, "model_not_found"),
         Some(ErrorReason::WorkflowInvalid) => (Category::Validation, "invalid_workflow"),
+        Some(ErrorReason::PluginMissing) => (Category::Dependency, "plugin_missing"),
         Some(ErrorReason::InvalidFields) => (Category::Validation, "invalid_arguments"),
         Some(ErrorReason::LimitExceeded) => (Category::Limit, "limit_exceeded"),
         Some(ErrorReason::ConversationBusy) => (Category::Limit, "agent_busy"),

@@ -4,10 +4,12 @@ use call_outcome::{CallOutcome, Category, Failure};
 
 use contracts::tavern::{
     common::v1::OutputStream,
-    sandbox::v1::{ExecuteRequest, ExecuteResponse, InputFile, WorkspaceChanges, execute_request},
+    sandbox::v1::{
+        ExecuteRequest, ExecuteResponse, InputFile, ResultState, WorkspaceChanges, execute_request,
+    },
 };
 use json_schema::JsonLimits;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
     ResolvedCall,
@@ -81,10 +83,10 @@ impl Scripts {
             Ok(files) => files,
             Err(failure) => return CallOutcome::Failed(failure),
         };
-        let answer = Some(OutputStream::Out);
+        let answer = (!program.shows_output).then_some(OutputStream::Out);
         let ran = self.sandbox.execute(request, resolved, answer, &files);
         match ran.await {
-            Ok(mut response) => match ending_of(&response, &program.runtime, resolved) {
+            Ok(mut response) => match ending_of(&response, program, resolved) {
                 CallOutcome::Failed(failure) if has_exited(&response) => {
                     let stderr = String::from_utf8_lossy(&response.stderr);
                     let ran = Ran {
@@ -191,12 +193,19 @@ fn input_file(file: &PackageFile) -> InputFile {
     }
 }
 
-fn ending_of(response: &ExecuteResponse, runtime: &str, resolved: &ResolvedCall) -> CallOutcome {
-    let failure = failed_verdict(response, runtime);
+fn ending_of(
+    response: &ExecuteResponse,
+    program: &Program,
+    resolved: &ResolvedCall,
+) -> CallOutcome {
+    let failure = failed_verdict(response, &program.runtime);
     if let Some(failure) = failure.clone().filter(|_| !has_exited(response)) {
         return CallOutcome::Failed(failure);
     }
-    let answer = answer_of(response);
+    let answer = match program.shows_output {
+        true => answer_beside_output(response),
+        false => answer_of(response),
+    };
     if let Ok(answer) = &answer {
         let logs = script_output::logs_of(answer);
         if !logs.is_empty() {
@@ -213,6 +222,28 @@ fn ending_of(response: &ExecuteResponse, runtime: &str, resolved: &ResolvedCall)
             CallOutcome::Failed(script_output::read_failure(answer).unwrap_or(failure))
         }
         (Some(failure), Err(_)) => CallOutcome::Failed(failure),
+    }
+}
+
+/// Returns the JSON that a script wrote to its result channel, as its standard output is shown; an empty object if it
+/// wrote nothing there.
+fn answer_beside_output(response: &ExecuteResponse) -> Result<Value, Failure> {
+    match response.result_state() {
+        ResultState::Json => answer_of(response),
+        ResultState::None | ResultState::Unspecified => Ok(Value::Object(Map::new())),
+        ResultState::Malformed => {
+            let message =
+                "the script's result channel must have one JSON value, and has other bytes";
+            Err(Failure::new(
+                Category::Runtime,
+                "script_output_malformed",
+                message,
+            ))
+        }
+        ResultState::TooLarge => {
+            let message = "the script's result is larger than the sandbox takes; answer less";
+            Err(Failure::limit("output_limit", message))
+        }
     }
 }
 

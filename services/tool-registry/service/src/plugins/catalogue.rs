@@ -262,6 +262,9 @@ impl PluginCatalogue {
         let has_plugins = !self.inner.settings.without_plugins;
         if has_plugins {
             state.removed_tools.clone_from(&revision.removed);
+            let superseded = superseded(&self.inner.tools.revision(), &revision);
+            let (now, _) = self.inner.clock.now().seconds_and_nanos();
+            state.retire(superseded.into_iter(), now);
         }
         let new = NewDocument {
             id: STATE_ID,
@@ -286,7 +289,7 @@ impl PluginCatalogue {
         Ok(changing.version)
     }
 
-    /// Removes packages that no plugin, plan or open call needs, and plans that are over or too many.
+    /// Removes packages that no plugin, plan, run or open call needs, and plans that are over or too many.
     pub(super) async fn remove_packages(&self, changing: &Changing) -> Result<(), StoreError> {
         let (store, now) = (&self.inner.store, self.inner.clock.now());
         let mut plans = Vec::new();
@@ -309,7 +312,13 @@ impl PluginCatalogue {
         };
         let planned = plans.iter().map(|(.., package_digest)| &**package_digest);
         let called = called.iter().map(String::as_str);
-        let kept = changing.state.packages().chain(planned).chain(called);
+        let state = &changing.state;
+        let for_runs = state.for_runs(now.seconds_and_nanos().0);
+        let kept = state
+            .packages()
+            .chain(for_runs)
+            .chain(planned)
+            .chain(called);
         self.inner.packages.retain(&kept.collect::<Vec<_>>()).await
     }
 
@@ -338,6 +347,21 @@ impl PluginCatalogue {
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.inner.changed.subscribe()
     }
+}
+
+/// Returns the digests of the packages with node types that another revision does not have in force.
+fn superseded(present: &Revision, next: &Revision) -> Vec<String> {
+    let with_nodes = |plugin: &&Arc<ActivePlugin>| !plugin.plugin.nodes.is_empty();
+    let digests = present
+        .plugins
+        .values()
+        .filter(with_nodes)
+        .map(|plugin| &plugin.plugin.digest);
+    let stays = |digest: &&String| {
+        let mut next = next.plugins.values();
+        next.any(|plugin| plugin.plugin.digest == **digest)
+    };
+    digests.filter(|digest| !stays(digest)).cloned().collect()
 }
 
 /// Makes the plugin in force of checked files.

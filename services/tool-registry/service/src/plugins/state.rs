@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 /// The most earlier packages of a plugin that are kept.
 pub(super) const MAX_EARLIER: usize = 3;
 
+/// The time for which a package with node types stays for runs that began with it, in seconds.
+const LIFE_FOR_RUNS: i64 = 30 * 24 * 60 * 60;
+
 /// The id of the document.
 pub(super) const STATE_ID: &str = "plugins";
 
@@ -37,6 +40,10 @@ pub(super) struct PluginState {
     /// The plugins that brought tools that are gone, by the ids of the tools.
     #[serde(default)]
     pub(super) removed_tools: BTreeMap<String, String>,
+    /// The times until which packages with node types stay that are not in force any more, in seconds since the epoch, by
+    /// digest: runs use the package with which they began (rule R107).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) retired: BTreeMap<String, i64>,
 }
 
 /// A plugin in force.
@@ -101,12 +108,27 @@ pub(super) struct StoredPlan {
 }
 
 impl PluginState {
-    /// Returns the digests of all packages that it names.
+    /// Returns the digests of all packages that plugins in force may need.
     pub(super) fn packages(&self) -> impl Iterator<Item = &str> {
         self.plugins.values().flat_map(|kept| {
             let packages = kept.earlier.iter().chain([&kept.package]);
             packages.map(|package| &*package.package_digest)
         })
+    }
+
+    /// Keeps packages for runs that began with them, and forgets those whose time is over.
+    pub(super) fn retire(&mut self, packages: impl Iterator<Item = String>, now: i64) {
+        self.retired.retain(|_, until| *until > now);
+        for package in packages {
+            self.retired.insert(package, now + LIFE_FOR_RUNS);
+        }
+    }
+
+    /// Returns the digests of packages that runs may need.
+    pub(super) fn for_runs(&self, now: i64) -> impl Iterator<Item = &str> {
+        let retired = self.retired.iter();
+        let kept = retired.filter(move |(_, until)| **until > now);
+        kept.map(|(package, _)| package.as_str())
     }
 
     /// Puts a package of a plugin in force, and keeps the one before.
@@ -146,9 +168,21 @@ mod tests {
     }
 
     #[test]
+    fn r107_a_package_stays_for_runs_until_its_time_is_over() {
+        let mut state = PluginState::default();
+        state.retire(["a".to_owned()].into_iter(), 100);
+        let end = 100 + LIFE_FOR_RUNS;
+        assert_eq!(state.for_runs(end - 1).collect::<Vec<_>>(), ["a"]);
+        assert_eq!(state.for_runs(end).count(), 0);
+        state.retire(["b".to_owned()].into_iter(), end);
+        assert_eq!(state.retired.keys().collect::<Vec<_>>(), ["b"]);
+    }
+
+    #[test]
     fn a_state_is_read_as_it_was_written() {
         let mut state = PluginState::default();
         state.put("p", "dir", approved("a"));
+        state.retire(["b".to_owned()].into_iter(), 1);
         let json = serde_json::to_string(&state).unwrap();
         assert_eq!(serde_json::from_str::<PluginState>(&json).unwrap(), state);
         assert_eq!(

@@ -44,7 +44,7 @@ pub(super) fn call(
     context: CallContext,
     request: CallToolRequest,
 ) -> Result<impl Stream<Item = Result<CallToolResponse, Status>> + Send + use<>, Status> {
-    let handle = calls.join(read_call(request)?, context)?;
+    let handle = calls.join(read_call(request, &context)?, context)?;
     Ok(calls.follow(handle).map(|below| {
         let record = match below? {
             CallProgress::Event(event) => Record::Event(*event),
@@ -62,7 +62,7 @@ pub(super) async fn start(
     context: CallContext,
     request: StartCallRequest,
 ) -> Result<StartCallResponse, Status> {
-    let mut call = read_call(CallToolRequest {
+    let asked = CallToolRequest {
         tool_id: request.tool_id,
         arguments_json: request.arguments_json,
         effect_id: request.effect_id,
@@ -73,7 +73,9 @@ pub(super) async fn start(
         needs_confirmation: request.needs_confirmation,
         attempt: request.attempt,
         grant: request.grant,
-    })?;
+        package_digest: String::new(),
+    };
+    let mut call = read_call(asked, &context)?;
     let effect = call.effect_id.take().unwrap_or_else(|| calls.new_effect());
     call.effect_id = Some(effect.clone());
     call.detached = true;
@@ -273,7 +275,7 @@ fn effect_of(effect_id: &str) -> Result<EffectId, Status> {
     })
 }
 
-fn read_call(request: CallToolRequest) -> Result<Call, Status> {
+fn read_call(request: CallToolRequest, context: &CallContext) -> Result<Call, Status> {
     let mut failure = Failure::invalid_fields();
     let arguments = arguments(&request.arguments_json, &mut failure);
     let effect_id = optional(&request.effect_id, "effect_id", EffectId::new, &mut failure);
@@ -299,6 +301,10 @@ fn read_call(request: CallToolRequest) -> Result<Call, Status> {
             "needs an effect_id; a call without one is never repeated",
         );
     }
+    if !request.package_digest.is_empty() && context.path().depth() == 0 {
+        let problem = "is named by runs only, which began with the package; leave it out";
+        failure.add_violation("package_digest", problem);
+    }
     failure.refuse_if_any()?;
     Ok(Call {
         tool: request.tool_id,
@@ -312,6 +318,7 @@ fn read_call(request: CallToolRequest) -> Result<Call, Status> {
         attempt: request.attempt.max(1),
         grant: request.grant,
         profile_id: String::new(),
+        package_digest: request.package_digest,
         detached: false,
         body: None,
         is_first: false,

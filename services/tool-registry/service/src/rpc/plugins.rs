@@ -1,5 +1,6 @@
 //! Plugins as packages of the installation.
 
+mod node_types;
 mod options;
 mod watch_tools;
 
@@ -10,11 +11,12 @@ use contracts::tavern::{
     registry::v1::{
         GetPluginOptionsRequest, GetPluginOptionsResponse, InstallPluginRequest,
         InstallPluginResponse, PlanPluginRequest, PlanPluginResponse, PluginPlan,
-        RollbackPluginRequest, RollbackPluginResponse, SetPluginStateRequest,
-        SetPluginStateResponse, SetToolStateRequest, SetToolStateResponse, UninstallPluginRequest,
-        UninstallPluginResponse, UpdatePluginOptionsRequest, UpdatePluginOptionsResponse,
-        WatchPluginsRequest, WatchPluginsResponse, WatchToolsRequest, WatchToolsResponse,
-        plan_plugin_request::Part, plugin_service_server::PluginService,
+        ResolveNodeTypesRequest, ResolveNodeTypesResponse, RollbackPluginRequest,
+        RollbackPluginResponse, SetPluginStateRequest, SetPluginStateResponse, SetToolStateRequest,
+        SetToolStateResponse, UninstallPluginRequest, UninstallPluginResponse,
+        UpdatePluginOptionsRequest, UpdatePluginOptionsResponse, WatchPluginsRequest,
+        WatchPluginsResponse, WatchToolsRequest, WatchToolsResponse, plan_plugin_request::Part,
+        plugin_service_server::PluginService,
     },
 };
 use core_types::Tenant;
@@ -118,6 +120,17 @@ impl PluginService for PluginRpc {
             revision,
             replayed,
         }))
+    }
+
+    async fn resolve_node_types(
+        &self,
+        request: Request<ResolveNodeTypesRequest>,
+    ) -> Answer<ResolveNodeTypesResponse> {
+        let tenant = CallContext::of(&request).tenant();
+        let choices = self.tools.choices(tenant).await;
+        let choices = choices.map_err(|error| store_failure(&error).into_status())?;
+        let revision = self.tools.revision();
+        node_types::resolve(&revision, &choices, &request.into_inner()).map(Response::new)
     }
 
     async fn rollback_plugin(

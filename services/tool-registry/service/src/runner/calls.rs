@@ -100,6 +100,8 @@ pub struct Call {
     pub profile_id: String,
     /// Which attempt at the effect it is, from 1 to [`call_wire::MAX_ATTEMPTS`].
     pub attempt: u32,
+    /// The package whose version of the tool is called; empty for the version in force.
+    pub package_digest: String,
     /// Whether no owner requests it again after a restart.
     pub detached: bool,
     /// The digest of the first request for the effect; `None` takes it from tool, arguments and principal.

@@ -245,6 +245,8 @@ impl ToolView<'_> {
             let request = ListNodeTypesRequest {
                 page_size: 500,
                 page_token: page_token.clone(),
+                // Their tools are tools of the plugins.
+                without_plugins: true,
             };
             match self
                 .shared

@@ -209,7 +209,6 @@ async fn whatever_of_a_plugin_has_no_effect_is_in_the_list_of_plugins() {
         [
             ("", "id_taken"),
             ("plugin.yaml/frontend", "not_supported"),
-            ("plugin.yaml/nodes", "not_supported"),
             ("tools/bad.tool.json", "malformed_json"),
             ("tools/good.tool.json/returns", "not_supported"),
             ("tools/taken.tool.json/returns", "not_supported"),

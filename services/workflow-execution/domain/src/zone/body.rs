@@ -32,7 +32,7 @@ impl Body {
         seed: u64,
         inputs: &Values,
     ) -> Result<(Self, Iterations), Failure> {
-        let full_type = planned.definition().full_type;
+        let full_type = &planned.definition().full_type;
         let settings = ZoneSettings::read(full_type, &planned.config).ok();
         let (Some(plan), Some(settings)) = (planned.body.clone(), settings) else {
             let message = format!("zone `{}` was not compiled", planned.id);
@@ -82,7 +82,7 @@ impl Body {
             return Ok(engine.interface_values());
         };
         let node = engine.node(first);
-        let full_type = node.definition().full_type;
+        let full_type = &node.definition().full_type;
         let failure = failure.as_ref().clone().in_node(&node.id, full_type);
         Err(failure.detail("iteration", index))
     }

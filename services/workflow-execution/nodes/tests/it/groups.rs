@@ -18,6 +18,7 @@ fn compiled(root: &Value, children: &[(&str, Value)]) -> Result<Plan, Vec<Violat
     let bundle = Bundle {
         root: root.to_string().into(),
         children: Arc::new(children.collect()),
+        node_types: Arc::default(),
     };
     compile_bundle(&bundle, &workflow_nodes::builtin())
 }

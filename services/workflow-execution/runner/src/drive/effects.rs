@@ -131,7 +131,11 @@ impl Drive {
     }
 
     fn tool_call(&self, node: NodeIndex, call: RecordedCall) -> ToolCall {
+        let definition = self.engine().node(node).definition();
+        let plugin = definition.plugin.as_ref();
         ToolCall {
+            package_digest: plugin
+                .map_or_else(String::new, |plugin| plugin.package_digest.to_string()),
             calls: self.of_run.runner.calls().clone(),
             recorder: self.recorder().clone(),
             control: self.control.clone(),
@@ -140,7 +144,7 @@ impl Drive {
             attempt: self.nodes.attempt(node),
             timeout: self.nodes.time_left(node, self.now()),
             streams: self.nodes.streams_of(node),
-            of_child: self.engine().node(node).definition().full_type == RUN_WORKFLOW,
+            of_child: definition.full_type == RUN_WORKFLOW,
             allowance: Arc::clone(&self.of_run.allowance),
         }
     }

@@ -38,7 +38,7 @@ pub(super) fn last_iterations(plan: &Plan, own: &[&RunEvent], ends: &Ends) -> Ve
 /// Returns the names of the variables of a loop that collects nothing; none for any other zone.
 fn variables(plan: &Plan, path: &str) -> Option<BTreeSet<String>> {
     let zone = zone_at(plan, path)?;
-    let settings = ZoneSettings::read(zone.definition().full_type, &zone.config).ok()?;
+    let settings = ZoneSettings::read(&zone.definition().full_type, &zone.config).ok()?;
     match settings.kind {
         ZoneKind::Loop(settings) if settings.collect.is_empty() => {
             let names = settings.variables.iter();

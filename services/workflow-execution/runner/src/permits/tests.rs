@@ -152,8 +152,11 @@ fn a_limit_is_given_back_by_itself() {
     assert!(below.now_or_never().is_some());
 }
 
-const TYPE: Limit = Limit::NodeType(0, "core:ToolCall");
 const ALL: Limit = Limit::Effects(0);
+
+fn of_type() -> Limit {
+    Limit::NodeType(0, "core:ToolCall".to_owned())
+}
 
 fn of(tenant: usize, weight: u32) -> QueuePlace {
     QueuePlace {
@@ -228,8 +231,8 @@ proptest! {
     ) {
         let permits = Permits::default();
         let bounds = match of_a_type {
-            true => vec![(TYPE, 1), (ALL, 9)],
-            false => vec![(TYPE, 9), (ALL, 1)],
+            true => vec![(of_type(), 1), (ALL, 9)],
+            false => vec![(of_type(), 9), (ALL, 1)],
         };
         let weights = [1, 2, 4];
         let (mut backlogs, mut held) = Backlogs::new(&permits, &bounds, &weights, depth);
@@ -248,9 +251,9 @@ proptest! {
         let own = Limit::Key(Tenant::DEFAULT, "k".to_owned());
         let kinds: [Vec<Bound>; 4] = [
             vec![(ALL, 3)],
-            vec![(TYPE, 1), (ALL, 3)],
+            vec![(of_type(), 1), (ALL, 3)],
             vec![(own.clone(), 1), (ALL, 3)],
-            vec![(own, 1), (TYPE, 1), (ALL, 3)],
+            vec![(own, 1), (of_type(), 1), (ALL, 3)],
         ];
         let permits = Permits::default();
         let mut held: Vec<(usize, Permit)> = Vec::new();
@@ -294,7 +297,7 @@ proptest! {
 
 #[test]
 fn w51_a_flood_of_a_tenant_delays_the_next_entry_of_another_by_at_most_one_turn() {
-    for bounds in [vec![(RUN, 1)], vec![(TYPE, 1), (ALL, 9)]] {
+    for bounds in [vec![(RUN, 1)], vec![(of_type(), 1), (ALL, 9)]] {
         let permits = Permits::default();
         let weights = [1_000, 1];
         let held = now(&permits, &bounds);

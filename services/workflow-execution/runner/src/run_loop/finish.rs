@@ -101,7 +101,7 @@ impl RunLoop {
         let outputs_json = outputs.map(|outputs| wire::outputs_to_json(planned, outputs));
         let finished = common::NodeFinished {
             node_id: self.state.path_of(node),
-            node_type: planned.definition().full_type.to_owned(),
+            node_type: planned.definition().full_type.to_string(),
             state: state.into(),
             outputs_json: outputs_json.unwrap_or_default(),
             error,

@@ -74,7 +74,7 @@ impl RunLoop {
         if !began_before {
             let started = common::NodeStarted {
                 node_id: self.state.path_of(node),
-                node_type: planned.definition().full_type.to_owned(),
+                node_type: planned.definition().full_type.to_string(),
             };
             self.events.push(Kind::NodeStarted(started), 0);
             self.apply(StateEvent::Started { node, at: now });
@@ -172,6 +172,13 @@ impl RunLoop {
         for (node, effect) in starting {
             let definition = self.state.engine().node(*node).definition();
             match effect {
+                // Its package may be another one than that in force, which the registry would be asked about.
+                Effect::CallTool { .. }
+                    if definition.plugin.is_some()
+                        && definition.effects == NodeEffects::External =>
+                {
+                    return None;
+                }
                 Effect::CallTool { tool_id, .. } => tools.push(tool_id.clone()),
                 Effect::CallTools(_) | Effect::RunZone { .. } => {}
                 _ if definition.effects != NodeEffects::External => {}

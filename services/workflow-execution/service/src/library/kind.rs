@@ -7,7 +7,7 @@ use core_types::WorkflowId;
 use documents::{FilePlace, Kind};
 use workflow_domain::{
     bundle::Bundle, compile::compile_bundle, diagnose::diagnose, limits::MAX_DEFINITION_BYTES,
-    load::load_with_source, node_type::Catalogue,
+    load::load_with_source, node_type::Catalogue, plugin_node::lack_plugins_only,
 };
 
 use crate::store::etag_of;
@@ -73,8 +73,15 @@ impl Kind for WorkflowKind {
         let bundle = Bundle {
             root: Arc::clone(text),
             children: Arc::clone(file.texts),
+            node_types: Arc::default(),
         };
-        compile_bundle(&bundle, &self.catalogue).map_err(InvalidFile)?;
+        // Node types of plugins are looked up when the workflow is used.
+        match compile_bundle(&bundle, &self.catalogue) {
+            Err(violations) if !lack_plugins_only(&violations) => {
+                return Err(InvalidFile(violations));
+            }
+            _ => {}
+        }
         Ok(Definition {
             id: file.stem.to_owned(),
             text: Arc::clone(text),

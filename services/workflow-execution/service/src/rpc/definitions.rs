@@ -21,6 +21,7 @@ use crate::runner::Inner;
 use crate::store::etag_of;
 use workflow_domain::diagnose::diagnose;
 use workflow_domain::load::load_with_source;
+use workflow_domain::plugin_node::lack_plugins_only;
 use workflow_domain::workflow;
 
 /// The most bytes of definitions in an answer to a batch.
@@ -38,7 +39,13 @@ pub(super) async fn put(
     let text: Arc<str> = request.definition_json.into();
     let bundle = inner.library.bundle(tenant, &text).await?;
     let compiled = inner.library.compile(tenant, &bundle).await;
-    compiled.map_err(|violations| workflow_invalid("definition_json", &violations))?;
+    // A workflow whose plugins are not in force is stored, and its runs are refused until they are.
+    match compiled {
+        Err(violations) if !lack_plugins_only(&violations) => {
+            return Err(workflow_invalid("definition_json", &violations).into());
+        }
+        _ => {}
+    }
     let Missing {
         violations,
         findings,

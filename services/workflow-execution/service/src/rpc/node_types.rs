@@ -1,5 +1,7 @@
 //! Node types on the wire.
 
+use std::borrow::Cow;
+
 use contracts::tavern::workflow::v1 as workflow;
 
 use workflow_domain::config_schema::config_schema;
@@ -13,15 +15,15 @@ use workflow_domain::slot::Slot;
 pub(super) fn to_proto(definition: &NodeDefinition) -> workflow::NodeType {
     let modes = definition.modes.as_ref();
     workflow::NodeType {
-        full_type: definition.full_type.to_owned(),
-        display_name: definition.display_name.to_owned(),
-        description: definition.description.to_owned(),
-        category: definition.category.to_owned(),
+        full_type: definition.full_type.to_string(),
+        display_name: definition.display_name.to_string(),
+        description: definition.description.to_string(),
+        category: definition.category.to_string(),
         inputs: inputs_to_proto(&definition.shape.inputs),
         outputs: outputs_to_proto(&definition.shape.outputs),
         config: definition.config.iter().map(config_to_proto).collect(),
         mode_config_key: modes
-            .map(|modes| modes.config_key.to_owned())
+            .map(|modes| modes.config_key.to_string())
             .unwrap_or_default(),
         modes: modes
             .map(|modes| modes.modes.iter().map(mode_to_proto).collect())
@@ -32,6 +34,8 @@ pub(super) fn to_proto(definition: &NodeDefinition) -> workflow::NodeType {
         mutes_on_bypass: definition.bypass == Bypass::Mute,
         result_reuse: reuse_to_proto(definition.reuse).into(),
         config_schema_json: config_schema(definition).to_string(),
+        plugin: (definition.plugin.as_ref())
+            .map_or_else(String::new, |plugin| plugin.name.to_string()),
     }
 }
 
@@ -45,7 +49,7 @@ fn reuse_to_proto(reuse: Reuse) -> workflow::ResultReuse {
 
 fn mode_to_proto(mode: &NodeMode) -> workflow::NodeMode {
     workflow::NodeMode {
-        mode_id: mode.id.to_owned(),
+        mode_id: mode.id.to_string(),
         inputs: inputs_to_proto(&mode.shape.inputs),
         outputs: outputs_to_proto(&mode.shape.outputs),
     }
@@ -86,9 +90,9 @@ fn slot_to_proto(slot: &Slot) -> workflow::Slot {
 
 fn config_to_proto(slot: &ConfigSlot) -> workflow::ConfigSlot {
     workflow::ConfigSlot {
-        key: slot.key.to_owned(),
-        display_name: title_of(slot.key),
-        description: slot.description.to_owned(),
+        key: slot.key.to_string(),
+        display_name: title_of(&slot.key),
+        description: slot.description.to_string(),
         data_flow_type: data_flow_to_proto(slot.data_flow).into(),
         default_json: slot
             .default
@@ -129,8 +133,8 @@ fn further_to_proto(further: FurtherSlots) -> workflow::FurtherSlots {
     }
 }
 
-fn texts(texts: &[&str]) -> Vec<String> {
-    texts.iter().map(|&text| text.to_owned()).collect()
+fn texts(texts: &[Cow<'_, str>]) -> Vec<String> {
+    texts.iter().map(ToString::to_string).collect()
 }
 
 /// Makes a display name of a key: `text_inputs` and `textInputs` become `Text inputs`.

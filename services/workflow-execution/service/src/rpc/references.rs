@@ -21,6 +21,7 @@ pub(super) struct Unknown {
     tools: Vec<String>,
     models: Vec<String>,
     languages: Vec<String>,
+    node_types: Vec<String>,
 }
 
 /// The references of a definition that cannot be resolved, by their severity.
@@ -55,6 +56,11 @@ pub(super) async fn ask(
     };
     let peers = inner.runner.peers(context);
     let tools = peers.unknown_tools(ids(ReferenceKind::Tool)).await?;
+    let mut node_types = ids(ReferenceKind::NodeType);
+    let named = node_types.iter().cloned().collect();
+    let types = inner.library.node_types();
+    let resolved = types.resolve(context.tenant(), named).await?;
+    node_types.retain(|full_type| !resolved.node_types.contains_key(full_type));
     let context = context.clone().without_deadline().with_timeout(PATIENCE);
     let peers = inner.runner.peers(&context);
     let (models, languages) = tokio::join!(
@@ -69,6 +75,7 @@ pub(super) async fn ask(
         tools,
         models: models.unwrap_or_else(unanswered),
         languages: languages.unwrap_or_else(unanswered),
+        node_types,
     })
 }
 
@@ -79,6 +86,7 @@ impl Unknown {
             ReferenceKind::Tool => self.tools.contains(&reference.id),
             ReferenceKind::Model => self.models.contains(&reference.id),
             ReferenceKind::Language => self.languages.contains(&reference.id),
+            ReferenceKind::NodeType => self.node_types.contains(&reference.id),
             _ => false,
         })
     }

@@ -157,7 +157,7 @@ impl Inner {
             return Ok(None);
         };
         let bundle = self.library.bundle(tenant, &workflow.document.text).await?;
-        let text = match bundle.children.is_empty() {
+        let text = match bundle.is_alone() {
             true => bundle.root.to_string(),
             false => bundle.to_text(),
         };

@@ -137,7 +137,7 @@ impl Edited {
         match (target, self.text.filter(|_| self.changed)) {
             (Target::Definition(bundle), Some(text)) => Target::Definition(Bundle {
                 root: text.to_string().into(),
-                children: bundle.children.clone(),
+                ..bundle.clone()
             }),
             _ => target.clone(),
         }

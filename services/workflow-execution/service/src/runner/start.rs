@@ -28,6 +28,7 @@ use workflow_domain::interface::{RunInputs, read_inputs};
 use workflow_domain::limits::{MAX_DEFINITION_BYTES, MAX_NAME_BYTES};
 use workflow_domain::plan::Plan;
 use workflow_domain::plan_waits;
+use workflow_domain::plugin_node::plugin_of;
 use workflow_runner::allowance::Allowance;
 use workflow_runner::checkpoints::Checkpoints;
 use workflow_runner::run_state::RunState;
@@ -264,7 +265,13 @@ impl Inner {
             return Err(problems.into_status());
         };
         let (target, subject) = match named {
-            Named::Node(node, subject) => (Target::Node(node), subject),
+            Named::Node(mut node, subject) => {
+                let full_type = plugin_of(&node.full_type).map(|_| node.full_type.clone());
+                let types = full_type.into_iter().collect();
+                let resolved = self.library.node_types().resolve(tenant, types).await?;
+                node.node_types = resolved.node_types;
+                (Target::Node(node), subject)
+            }
             Named::Definition(text) => (
                 Target::Definition(self.library.bundle(tenant, &text).await?),
                 String::new(),
@@ -302,7 +309,7 @@ impl Inner {
             Target::Node(node) => Stored::Node(node.clone()),
             // A run in memory ends with the process, so no data have to outlive it.
             Target::Definition(_) if durability == Durability::Memory => return Ok(Value::Null),
-            Target::Definition(bundle) if bundle.children.is_empty() => {
+            Target::Definition(bundle) if bundle.is_alone() => {
                 Stored::Definition(self.keep_text(tenant, &bundle.root).await?)
             }
             Target::Definition(bundle) => {
@@ -416,7 +423,12 @@ fn check_target(
                 .ok()?;
             let subject = format!("node:{}", node.full_type);
             let full_type = node.full_type;
-            Some(Named::Node(Node { full_type, config }, subject))
+            let node = Node {
+                full_type,
+                config,
+                node_types: Arc::default(),
+            };
+            Some(Named::Node(node, subject))
         }
         Some(start_run_request::Target::DefinitionJson(text)) => {
             if text.len() > MAX_DEFINITION_BYTES {

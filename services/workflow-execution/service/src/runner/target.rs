@@ -1,6 +1,7 @@
 //! The target of a run, and its stored form for a restart.
 
 use call_outcome::Violation;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use contracts::tavern::common::v1 as common;
@@ -10,11 +11,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::library::Library;
-use workflow_domain::bundle::Bundle;
+use workflow_domain::bundle::{Bundle, Children};
 use workflow_domain::compile::compile;
 use workflow_domain::interface::{RunInputs, bind};
 use workflow_domain::node_type::{Catalogue, ShapeContext};
 use workflow_domain::plan::Plan;
+use workflow_domain::plugin_node::{
+    PLUGIN_MISSING, lack_plugins_only, missing, plugin_of, with_plugins,
+};
 use workflow_domain::slot::Shape;
 use workflow_domain::workflow::Workflow;
 
@@ -34,6 +38,9 @@ pub(super) struct Node {
     pub(super) full_type: String,
     /// The settings.
     pub(super) config: Map<String, Value>,
+    /// The node types of plugins, as [`Bundle::node_types`]: its own, if it is of one.
+    #[serde(default)]
+    pub(super) node_types: Arc<Children>,
 }
 
 /// The data that are stored with a run.
@@ -74,7 +81,17 @@ impl Target {
                 let inputs = bind(&plan.interface_inputs, &given).map_err(TargetError::Inputs)?;
                 Ok((plan, inputs))
             }
-            Target::Node(node) => node.plan(library.catalogue(), given),
+            Target::Node(node) => {
+                let mut planned = {
+                    let catalogue = with_plugins(library.catalogue(), &node.node_types);
+                    node.plan(&catalogue, given)
+                };
+                if let Err(TargetError::Workflow(violations)) = &mut planned {
+                    let named = BTreeSet::from([node.full_type.clone()]);
+                    library.explain(tenant, named, violations).await;
+                }
+                planned
+            }
         }
     }
 }
@@ -99,6 +116,10 @@ impl Node {
         given: &Map<String, Value>,
     ) -> Result<Shape, TargetError> {
         let Some(node) = catalogue.get(&self.full_type) else {
+            if plugin_of(&self.full_type).is_some() {
+                let missing = missing("/full_type".to_owned(), &self.full_type, None);
+                return Err(TargetError::Workflow(vec![missing]));
+            }
             let message = format!("there is no node type `{}`", self.full_type);
             let violation = Violation::new("/full_type", "unknown_node_type", message);
             return Err(TargetError::Workflow(vec![
@@ -143,6 +164,9 @@ impl TargetError {
     /// Returns the problems as the error of a run that cannot continue.
     pub(super) fn into_error(self) -> common::CallError {
         let (code, violations) = match self {
+            TargetError::Workflow(violations) if lack_plugins_only(&violations) => {
+                (PLUGIN_MISSING, violations)
+            }
             TargetError::Workflow(violations) => ("workflow_invalid", violations),
             TargetError::Inputs(violations) => ("invalid_inputs", violations),
         };

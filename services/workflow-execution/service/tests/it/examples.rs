@@ -44,6 +44,7 @@ async fn every_node_type_stands_in_an_example() {
     let world = World::new().await;
     let request = ListNodeTypesRequest {
         page_size: 500,
+        without_plugins: true,
         ..ListNodeTypesRequest::default()
     };
     let listed = world.client.clone().list_node_types(request).await;

@@ -19,6 +19,7 @@ async fn node_types_are_listed_by_full_type_over_pages() {
         let request = ListNodeTypesRequest {
             page_size: 16,
             page_token,
+            without_plugins: true,
         };
         let page = client.list_node_types(request).await.unwrap().into_inner();
         assert!((1..=16).contains(&page.node_types.len()));
@@ -38,6 +39,7 @@ async fn node_types() -> HashMap<String, NodeType> {
     let world = World::new().await;
     let request = ListNodeTypesRequest {
         page_size: 500,
+        without_plugins: true,
         ..ListNodeTypesRequest::default()
     };
     let listed = world.client.clone().list_node_types(request).await;

@@ -16,6 +16,7 @@ use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::watch_record::Record;
 use contracts::tavern::common::v1::{OutputChunk, Run, RunEvent, RunOutcome};
 use contracts::tavern::registry::v1::call_service_server::CallServiceServer;
+use contracts::tavern::registry::v1::plugin_service_server::PluginServiceServer;
 use contracts::tavern::registry::v1::tool_registry_service_server::ToolRegistryServiceServer;
 use contracts::tavern::run::v1::{WatchRunRequest, run_service_client::RunServiceClient};
 use contracts::tavern::sandbox::v1::script_sandbox_service_server::ScriptSandboxServiceServer;
@@ -104,6 +105,7 @@ impl World {
                 Services::new()
                     .add(Passing::<CallServiceServer<()>>::over(&way))
                     .add(Passing::<ToolRegistryServiceServer<()>>::over(&way))
+                    .add(Passing::<PluginServiceServer<()>>::over(&way))
             }
             None => Services::new()
                 .add(CallServiceServer::new(registry.clone()))

@@ -36,11 +36,11 @@ struct SampleCall {
     error: Option<String>,
 }
 
-/// Builds the package set of the dependencies of a plugin.
-fn build_dependencies(stack: &Stack, plugin: &str) -> anyhow::Result<()> {
+/// Builds the package set of the dependencies of a plugin of the repository.
+pub(super) fn build_dependencies(stack: &Stack, plugin: &str) -> anyhow::Result<()> {
     let mut command = Command::new(binary("tavern")?);
     command.args(["packages", "build", "--plugin"]);
-    command.arg(repository().join("tests/plugins").join(plugin));
+    command.arg(repository().join(plugin));
     command
         .arg("--data-dir")
         .arg(stack.directory().join("data"));
@@ -68,7 +68,7 @@ async fn play(stack: &Stack, sample: Sample) -> anyhow::Result<()> {
         let message = missing.error.as_ref().map_or("", |error| &error.message);
         let command = format!("tavern packages build --plugin {name}");
         ensure!(message.contains(&command), "{missing:?}");
-        build_dependencies(stack, name)?;
+        build_dependencies(stack, &format!("tests/plugins/{name}"))?;
     }
     for wanted in sample.calls {
         let place = (&*wanted.tool, "");

@@ -302,6 +302,7 @@ impl WaitingCall {
             attempt: self.attempt,
             grant,
             profile_id: String::new(),
+            package_digest: String::new(),
             detached: true,
             body: None,
             is_first: false,

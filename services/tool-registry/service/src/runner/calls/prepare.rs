@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use call_outcome::{Category, Failure};
 use contracts::tavern::common::v1::{CallApproval, CallGrant};
-use core_types::MAX_CALL_DEPTH;
+use core_types::{MAX_CALL_DEPTH, Tenant};
 use grpc_kit::CallContext;
 
 use super::{Call, Inner};
@@ -47,9 +47,7 @@ impl Inner {
         above: &AgentsAbove,
         context: &CallContext,
     ) -> Result<Ready, Failure> {
-        let found = self.tools.find_with_terms(context.tenant(), &call.tool);
-        let found = found.await;
-        let (tool, terms) = found.map_err(|missing| missing.into_failure(&call.tool))?;
+        let (tool, terms) = self.find_for(call, context.tenant()).await?;
         let catalogue = self.tools.catalogue(context.tenant()).await;
         let catalogue = catalogue.map_err(|error| Missing::from(error).into_failure(&call.tool))?;
         let may = rights::check(&self.identities, context.principal(), &tool);
@@ -106,6 +104,38 @@ impl Inner {
             approval: None,
         })
     }
+}
+
+impl Inner {
+    /// Returns the tool of a call with its terms: as the package of the call brings it (rule R107), else as it is now.
+    async fn find_for(
+        &self,
+        call: &Call,
+        tenant: Tenant,
+    ) -> Result<(Arc<Tool>, ScriptTerms), Failure> {
+        let found = self.tools.find_with_terms(tenant, &call.tool).await;
+        let found = found.map_err(|missing| missing.into_failure(&call.tool));
+        let package = &call.package_digest;
+        let is_of_package = |(_, terms): &(_, ScriptTerms)| terms.package_digest == *package;
+        if package.is_empty() || found.as_ref().is_ok_and(is_of_package) {
+            return found;
+        }
+        let kept = self.plugins.kept_tool(tenant, package, &call.tool).await;
+        kept.ok_or_else(|| match found {
+            // It is switched off, or waits for options.
+            Err(failure) => failure,
+            Ok(_) => plugin_missing(&call.tool),
+        })
+    }
+}
+
+/// Makes the failure of a call whose package is not kept any more.
+fn plugin_missing(tool: &str) -> Failure {
+    let message = format!(
+        "the package with which the run began does not bring {tool} any more here; start the run again, so that it takes \
+         the package in force"
+    );
+    Failure::new(Category::Dependency, "plugin_missing", message)
 }
 
 /// Refuses a call that the agent for which it is made may not make (rule G206).

@@ -137,6 +137,7 @@ impl Invocation {
                 attempt: 1,
                 grant: None,
                 profile_id: self.profile_id.clone(),
+                package_digest: String::new(),
                 detached: false,
                 body: None,
                 is_first,

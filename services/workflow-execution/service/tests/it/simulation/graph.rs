@@ -78,7 +78,16 @@ pub(super) fn workflow_with_runs(random: &mut Rng, catalogue: &Catalogue) -> Wor
     let children = Arc::new(texts);
     let compile = |root: Arc<str>| {
         let children = Arc::clone(&children);
-        Arc::new(compile_bundle(&Bundle { root, children }, catalogue).unwrap())
+        Arc::new(
+            compile_bundle(
+                &Bundle {
+                    children,
+                    ..Bundle::of(root)
+                },
+                catalogue,
+            )
+            .unwrap(),
+        )
     };
     let top = compile(definition(random, drawn).to_string().into());
     let below = children.iter().map(|(id, text)| {

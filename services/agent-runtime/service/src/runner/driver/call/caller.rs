@@ -37,11 +37,11 @@ impl TurnCaller {
                 effect_id: effect_id.to_owned(),
                 conversation_id: self.conversation_id.clone(),
                 durability: durability_to_proto(self.recorder.durability()).into(),
-                timeout: None,
                 index: call.index,
                 needs_confirmation: call.needs_confirmation,
                 attempt: 1,
                 grant: Some(grant),
+                ..CallToolRequest::default()
             },
             retries: call_wire::granted_retries(call.retries),
             left_before,

@@ -1,0 +1,123 @@
+//! The tools of node types that plugins bring (rule R116).
+
+use std::sync::Arc;
+
+use call_outcome::Violation;
+use core_types::ToolId;
+use node_file::{NodeFile, Slot};
+use serde_json::Map;
+
+use super::{
+    definition::{Definition, Flags, Implementation, time_limit},
+    interface::streams_values,
+    naming::NODE_PREFIX,
+    node_interface::NodeInterface,
+    package::Package,
+    parameters::Input,
+    program,
+};
+
+/// Returns the full type of the nodes that a tool runs; none if it is no tool of a node type.
+pub fn node_type_of(tool_id: &str) -> Option<&str> {
+    tool_id.strip_prefix(NODE_PREFIX)
+}
+
+/// Makes the tool of a node type: its arguments are the inputs and settings of a node. `text` is the file of the type,
+/// and `tools` are the tools of the same plugin.
+///
+/// # Errors
+/// The problems of its handler.
+pub fn tool_of(
+    (plugin, package): (&str, &Arc<Package>),
+    (file, text): (&NodeFile, &str),
+    tools: &[&Definition],
+) -> Result<Definition, Vec<Violation>> {
+    let full_type = format!("{plugin}:{}", file.name);
+    let id = ToolId::new(format!("{NODE_PREFIX}{full_type}"))
+        .map_err(|error| vec![Violation::new("/type", "invalid_type", error.to_string())])?;
+    let declared = Flags {
+        read_only: file.effects.read_only,
+        idempotent: file.effects.idempotent,
+        destructive: file.effects.destructive,
+        parallel_safe: file.effects.parallel_safe,
+        strict: false,
+    };
+    let (implementation, timeout, flags) = match &file.handler.tool {
+        Some(tool) => {
+            let target = find(tool, tools)?;
+            let flags = declared.no_weaker_than(target.flags);
+            (target.implementation.clone(), target.timeout, flags)
+        }
+        None => {
+            let command = file.handler.script.as_deref().unwrap_or_default();
+            let program = program::parse_command("/handler/script", command)?;
+            let program = program::Program {
+                packages: file.handler.packages.clone(),
+                shows_output: file.outputs.iter().any(|(_, slot)| slot.is_stream),
+                ..program
+            };
+            let timeout = file.handler.timeout.as_ref().map(time_limit).transpose();
+            let timeout = timeout.map_err(|problem| {
+                vec![Violation::new("/handler/timeout", "out_of_range", problem)]
+            })?;
+            (Implementation::Script(program), timeout, declared)
+        }
+    };
+    let display_name = match file.display_name.as_str() {
+        "" => full_type,
+        stated => stated.to_owned(),
+    };
+    Ok(Definition {
+        id,
+        description: match file.description.as_str() {
+            "" => display_name.clone(),
+            stated => stated.to_owned(),
+        },
+        display_name,
+        parameters: Some(interface_of(file).parameters(&Map::new())),
+        implementation,
+        flags,
+        timeout,
+        source: text.into(),
+        package: Some(Arc::clone(package)),
+        diagnostics: Vec::new(),
+    })
+}
+
+fn find<'a>(id: &str, tools: &[&'a Definition]) -> Result<&'a Definition, Vec<Violation>> {
+    let found = tools.iter().find(|tool| tool.id.as_str() == id);
+    found.copied().ok_or_else(|| {
+        let message = format!("the plugin has no tool '{id}'; name one of it, or a script");
+        let mut violation = Violation::new("/handler/tool", "unknown_tool", message);
+        let known = tools.iter().map(|tool| tool.id.as_str());
+        violation.suggestions = json_schema::nearest_names(id, known);
+        vec![violation]
+    })
+}
+
+fn interface_of(file: &NodeFile) -> NodeInterface {
+    let inputs = |slots: &[(String, Slot)]| slots.iter().map(input_of).collect();
+    let modes = file.modes.iter();
+    let settings = file.settings.iter();
+    NodeInterface {
+        inputs: inputs(&file.inputs),
+        mode_key: file.mode_key.clone(),
+        modes: modes
+            .map(|(id, mode)| (id.clone(), inputs(&mode.inputs)))
+            .collect(),
+        settings: settings
+            .map(|(key, setting)| (key.clone(), setting.schema()))
+            .collect(),
+    }
+}
+
+fn input_of((key, slot): &(String, Slot)) -> Input {
+    Input {
+        key: key.clone(),
+        data_flow_type: slot.data_flow_type.clone(),
+        description: slot.purpose().to_owned(),
+        required: slot.required && slot.config.default.is_none(),
+        multi: slot.multi || slot.is_stream && streams_values(&slot.data_flow_type),
+        ..Input::default()
+    }
+}

@@ -1,0 +1,187 @@
+//! The node types of plugins, as the registry knows them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use call_outcome::Violation;
+use contracts::tavern::registry::v1::{PluginNodeType as Described, ResolveNodeTypesRequest};
+use core_types::Tenant;
+use grpc_kit::{CallContext, Failure, Patience};
+use tokio::time::Instant;
+use workflow_domain::bundle::Children;
+use workflow_domain::plugin_node::{self, PLUGIN_MISSING, PluginNodeType, plugin_of};
+use workflow_runner::Peers;
+
+/// The longest wait for the registry.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The most node types of plugins in a definition.
+const MAX_TYPES: usize = 1_000;
+
+/// Asks the registry for the node types of plugins. A definition without one is never asked about.
+#[derive(Clone, Debug)]
+pub struct NodeTypes {
+    peers: Peers,
+}
+
+/// The node types of plugins that some texts name, for a tenant.
+#[derive(Clone, Debug, Default)]
+pub struct Resolved {
+    /// The types whose nodes can run.
+    pub node_types: Arc<Children>,
+    /// The reasons for which nodes of other types cannot, by full type.
+    inactive: BTreeMap<String, String>,
+}
+
+impl NodeTypes {
+    /// Reaches the registry over its transport.
+    pub fn new(peers: Peers) -> Self {
+        Self { peers }
+    }
+
+    /// Resolves types by their full types, at most [`MAX_TYPES`] of them.
+    ///
+    /// # Errors
+    /// The registry does not answer.
+    pub async fn resolve(
+        &self,
+        tenant: Tenant,
+        full_types: BTreeSet<String>,
+    ) -> Result<Resolved, Failure> {
+        let mut resolved = Resolved::default();
+        if full_types.is_empty() {
+            return Ok(resolved);
+        }
+        let request = ResolveNodeTypesRequest {
+            full_types: full_types.into_iter().take(MAX_TYPES).collect(),
+            ..ResolveNodeTypesRequest::default()
+        };
+        let (described, _) = self.ask(tenant, request).await?;
+        let mut node_types = Children::new();
+        for described in described {
+            match described.inactive_reason.as_str() {
+                "" => {
+                    let pinned = pinned(described);
+                    node_types.insert(pinned.full_type.clone(), pinned.to_text().into());
+                }
+                _ => drop(
+                    resolved
+                        .inactive
+                        .insert(described.full_type, described.inactive_reason),
+                ),
+            }
+        }
+        resolved.node_types = Arc::new(node_types);
+        Ok(resolved)
+    }
+
+    /// Returns all types that plugins in force bring.
+    ///
+    /// # Errors
+    /// The registry does not answer.
+    pub async fn all(&self, tenant: Tenant) -> Result<Vec<PluginNodeType>, Failure> {
+        let mut all = Vec::new();
+        let mut page_token = String::new();
+        loop {
+            let request = ResolveNodeTypesRequest {
+                page_token,
+                ..ResolveNodeTypesRequest::default()
+            };
+            let (described, next) = self.ask(tenant, request).await?;
+            all.extend(described.into_iter().map(pinned));
+            page_token = next;
+            if page_token.is_empty() {
+                return Ok(all);
+            }
+        }
+    }
+
+    async fn ask(
+        &self,
+        tenant: Tenant,
+        request: ResolveNodeTypesRequest,
+    ) -> Result<(Vec<Described>, String), Failure> {
+        let context = CallContext::of_tenant(tenant);
+        let mut patience = Patience::new(PATIENCE, Instant::now() + PATIENCE);
+        loop {
+            let mut plugins = self.peers.plugins(&context);
+            match plugins.resolve_node_types(request.clone()).await {
+                Ok(answer) => {
+                    let answer = answer.into_inner();
+                    return Ok((answer.node_types, answer.next_page_token));
+                }
+                Err(status) if patience.wait_after(&status).await => {}
+                Err(status) => {
+                    tracing::warn!(%status, "the node types of plugins cannot be looked up");
+                    return Err(Failure::dependency_unavailable("tool-registry"));
+                }
+            }
+        }
+    }
+}
+
+impl Resolved {
+    /// States the reason, where it is known, in each violation by a missing type.
+    pub fn explain(&self, violations: &mut [Violation]) {
+        let missing = violations
+            .iter_mut()
+            .filter(|found| found.code == PLUGIN_MISSING);
+        for violation in missing {
+            let mut inactive = self.inactive.iter();
+            let named = |full_type: &str| violation.message.contains(&format!("`{full_type}`"));
+            if let Some((full_type, reason)) = inactive.find(|(full_type, _)| named(full_type)) {
+                let place = std::mem::take(&mut violation.pointer);
+                *violation = plugin_node::missing(place, full_type, Some(reason));
+            }
+        }
+    }
+}
+
+fn pinned(described: Described) -> PluginNodeType {
+    PluginNodeType {
+        full_type: described.full_type,
+        definition: described.definition_json,
+        tool_id: described.tool_id,
+        package_digest: described.package_digest,
+    }
+}
+
+/// Returns the texts in `text` that may be node types of plugins: each value of a key `type` or `fullType` with the
+/// form of one. It reads no JSON, as most definitions have none.
+pub(super) fn named_in(text: &str) -> BTreeSet<String> {
+    let keys = [r#""type""#, r#""fullType""#];
+    let places = keys.iter().flat_map(|key| text.match_indices(key));
+    let values = places.filter_map(|(at, key)| {
+        let value = text[at + key.len()..].trim_start().strip_prefix(':')?;
+        let mut values = serde_json::Deserializer::from_str(value).into_iter::<String>();
+        values.next()?.ok()
+    });
+    values
+        .filter(|full_type| plugin_of(full_type).is_some())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_types_of_plugins_are_found_in_a_text_in_either_form_and_spelling() {
+        for (text, expected) in [
+            (r#"{"nodes":[{"type":"qr:QrCode"}]}"#, Some("qr:QrCode")),
+            (
+                r#"{"nodes":[{"fullType" : "qr:QrCode"}]}"#,
+                Some("qr:QrCode"),
+            ),
+            (r#"{"type":"qr\u003aQrCode"}"#, Some("qr:QrCode")),
+            (r#"{"type":"core:TextMerge"}"#, None),
+            (r#"{"type":{"a":"b:c"}}"#, None),
+            (r#"{"type""#, None),
+            (r#"{"type":"cut:"#, None),
+        ] {
+            let found = named_in(text);
+            assert_eq!(found.first().map(String::as_str), expected, "{text}");
+        }
+    }
+}
