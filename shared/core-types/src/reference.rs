@@ -45,6 +45,9 @@ impl ReferenceKind {
                 format!("the sandbox has no language `{id}`; install it, or name another")
             }
             Self::Backend => format!("no backend has the method `{id}`; add the backend"),
+            Self::NodeType if id.contains(':') && !id.starts_with("core:") => format!(
+                "no plugin in force brings the node type `{id}`; install its plugin, switch it on, or name another type"
+            ),
             Self::NodeType => format!("no node type is called `{id}`; name another"),
         }
     }

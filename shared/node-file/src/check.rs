@@ -1,5 +1,7 @@
 //! The conditions that several members of a file make together.
 
+use std::collections::BTreeSet;
+
 use call_outcome::Violation;
 use serde_json::Value;
 
@@ -17,7 +19,7 @@ pub(crate) fn check(file: &mut NodeFile, plugin: &str) -> Vec<Violation> {
     name(file, plugin, &mut wrong);
     handler(file, &mut wrong);
     modes(file, &mut wrong);
-    let mut streams = 0;
+    let mut streams = BTreeSet::new();
     for (place, is_input, slot) in file.slots() {
         if let Some(default) = &slot.config.default
             && !(fits(&slot.data_flow_type, default) || slot.multi && default.is_array())
@@ -32,12 +34,18 @@ pub(crate) fn check(file: &mut NodeFile, plugin: &str) -> Vec<Violation> {
                 message,
             ));
         }
-        let of_type = !place.starts_with("/modes");
-        streams += usize::from(slot.is_stream && !is_input && of_type);
+        if slot.is_stream && !is_input {
+            let key = place.rsplit('/').next().unwrap_or_default().to_owned();
+            streams.insert((key, slot.data_flow_type.as_str()));
+        }
     }
-    if streams > 1 {
+    if streams.len() > 1 {
         let message = "one output may stream, as it is the standard output of the handler; let others be whole";
         wrong.push(Violation::new("/outputs", "invalid_slot", message));
+    }
+    if !streams.is_empty() && file.handler.tool.is_some() {
+        let message = "the handler of a type with a streaming output is a script; remove isStream";
+        wrong.push(Violation::new("/handler/tool", "invalid_handler", message));
     }
     for (key, setting) in &file.settings {
         setting_of(key, setting, &mut wrong);
@@ -107,7 +115,7 @@ fn modes(file: &mut NodeFile, wrong: &mut Vec<Violation>) {
 fn setting_of(key: &str, setting: &Setting, wrong: &mut Vec<Violation>) {
     let place = format!("/configSchema/{key}");
     if key == EXECUTION {
-        let message = "every node has this setting; call it otherwise";
+        let message = "every node has this setting; choose another name";
         wrong.push(Violation::new(&*place, "name_reserved", message));
     }
     let config = &setting.config;
@@ -130,7 +138,8 @@ fn setting_of(key: &str, setting: &Setting, wrong: &mut Vec<Violation>) {
 }
 
 fn unfit(config: &str, data_flow_type: &str) -> Violation {
-    let message = format!("the default is no value of the type {data_flow_type}, or not offered");
+    let message =
+        format!("the default is not of the type {data_flow_type}, or is not one of the options");
     Violation::new(format!("{config}/default"), "type_mismatch", message)
 }
 

@@ -4,9 +4,8 @@ use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 
 /// A node type as its file declares it.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-#[derive(Default)]
 pub struct NodeFile {
     /// The type within the plugin, such as `QrCode`.
     #[serde(rename = "type")]
@@ -139,6 +138,13 @@ pub struct Effects {
 }
 
 impl NodeFile {
+    /// Returns the output that its handler writes piece by piece, without a mode or in one.
+    pub fn streamed(&self) -> Option<&(String, Slot)> {
+        let of_modes = self.modes.iter().flat_map(|(_, mode)| &mode.outputs);
+        let mut outputs = self.outputs.iter().chain(of_modes);
+        outputs.find(|(_, slot)| slot.is_stream)
+    }
+
     /// Returns all slots, each with the JSON pointer of it and whether it is an input.
     pub(crate) fn slots(&self) -> impl Iterator<Item = (String, bool, &Slot)> {
         let own = [("", &self.inputs, true), ("", &self.outputs, false)];

@@ -87,6 +87,19 @@ fn r116_each_condition_between_members_is_checked() {
             "invalid_slot",
         ),
         (
+            json!({"modeConfigKey": "m", "modes": {
+                "x": {"outputs": {"a": {"dataFlowType": "STRING", "isStream": true}}},
+                "y": {"outputs": {"b": {"dataFlowType": "STRING", "isStream": true}}},
+            }}),
+            "/outputs",
+            "invalid_slot",
+        ),
+        (
+            json!({"handler": {"tool": "t"}, "outputs": {"a": {"dataFlowType": "STRING", "isStream": true}}}),
+            "/handler/tool",
+            "invalid_handler",
+        ),
+        (
             json!({"outputs": {"a": {"dataFlowType": "STRING", "isStream": true, "multi": true}}}),
             "/outputs/a/isStream",
             "invalid_slot",

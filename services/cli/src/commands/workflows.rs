@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Subcommand;
-use contracts::tavern::common::v1::NodeCache;
+use contracts::tavern::common::v1::{LoadDiagnostic, NodeCache};
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
 use contracts::tavern::workflow::v1::{
     DeleteWorkflowRequest, GetWorkflowRequest, ListNodeTypesRequest, ListWorkflowsRequest,
@@ -197,11 +197,23 @@ async fn list(workflows: &mut Workflows, as_json: bool) -> anyhow::Result<ExitCo
             with_references: true,
             ..ListWorkflowsRequest::default()
         };
-        let page = workflows.list_workflows(request).await?.into_inner();
+        let mut page = workflows.list_workflows(request).await?.into_inner();
+        let missing = page.workflows.iter().flat_map(missing_references);
+        page.diagnostics.extend(missing);
         Ok((page.workflows, page.diagnostics, page.next_page_token))
     })
     .await?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the findings about names in a workflow without a target, with the workflow in front.
+fn missing_references(workflow: &Workflow) -> impl Iterator<Item = LoadDiagnostic> {
+    let found = workflow.diagnostics.iter();
+    let missing = found.filter(|found| found.code == "missing_reference");
+    missing.map(|found| LoadDiagnostic {
+        path: format!("{}{}", workflow.workflow_id, found.path),
+        ..found.clone()
+    })
 }
 
 async fn check(

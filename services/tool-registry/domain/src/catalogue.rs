@@ -1,7 +1,7 @@
 //! All tools that have a definition, found by id, alias or display name.
 //!
-//! A catalogue in use never changes: a registration makes a new one. Tools of workflows and node types are
-//! not in here, because the workflow service owns them.
+//! A catalogue in use never changes: a registration makes a new one. Tools of workflows, and of node types
+//! of the engine, are not in here, because the workflow service owns them.
 
 use call_outcome::Violation;
 use std::{

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use call_outcome::Violation;
 use core_types::ToolId;
 use node_file::{NodeFile, Slot};
-use serde_json::Map;
+use serde_json::{Map, Value};
 
 use super::{
     definition::{Definition, Flags, Implementation, time_limit},
@@ -14,7 +14,7 @@ use super::{
     node_interface::NodeInterface,
     package::Package,
     parameters::Input,
-    program,
+    program::{self, Program, StreamedOutput},
 };
 
 /// Returns the full type of the nodes that a tool runs; none if it is no tool of a node type.
@@ -45,15 +45,23 @@ pub fn tool_of(
     let (implementation, timeout, flags) = match &file.handler.tool {
         Some(tool) => {
             let target = find(tool, tools)?;
-            let flags = declared.no_weaker_than(target.flags);
-            (target.implementation.clone(), target.timeout, flags)
+            if declared.no_weaker_than(target.flags) != declared {
+                let message = format!(
+                    "the type declares less of effects than its handler '{tool}'; declare the same for both"
+                );
+                return Err(vec![Violation::new("/effects", "effects_weaker", message)]);
+            }
+            (target.implementation.clone(), target.timeout, declared)
         }
         None => {
             let command = file.handler.script.as_deref().unwrap_or_default();
             let program = program::parse_command("/handler/script", command)?;
-            let program = program::Program {
+            let program = Program {
                 packages: file.handler.packages.clone(),
-                shows_output: file.outputs.iter().any(|(_, slot)| slot.is_stream),
+                streamed: file.streamed().map(|(key, slot)| StreamedOutput {
+                    key: key.clone(),
+                    is_text: !streams_values(&slot.data_flow_type),
+                }),
                 ..program
             };
             let timeout = file.handler.timeout.as_ref().map(time_limit).transpose();
@@ -74,7 +82,7 @@ pub fn tool_of(
             stated => stated.to_owned(),
         },
         display_name,
-        parameters: Some(interface_of(file).parameters(&Map::new())),
+        parameters: Some(parameters_of(file)),
         implementation,
         flags,
         timeout,
@@ -95,25 +103,52 @@ fn find<'a>(id: &str, tools: &[&'a Definition]) -> Result<&'a Definition, Vec<Vi
     })
 }
 
-fn interface_of(file: &NodeFile) -> NodeInterface {
-    let inputs = |slots: &[(String, Slot)]| slots.iter().map(input_of).collect();
-    let modes = file.modes.iter();
+/// Returns the schema of the arguments: the inputs without a mode and of each, and the settings. An input is required if
+/// each of these needs it, and of any type if they differ; the engine holds a node to the slots of its mode.
+fn parameters_of(file: &NodeFile) -> Value {
+    let of_modes = file.modes.iter().map(|(_, mode)| &mode.inputs);
+    let shapes: Vec<&Vec<(String, Slot)>> = of_modes.chain([&file.inputs]).collect();
+    let mut inputs: Vec<Input> = Vec::new();
+    let mut defaults = Map::new();
+    for (key, slot) in shapes.iter().rev().copied().flatten() {
+        let mut input = input_of(key, slot);
+        let is_in_all = |shape: &&Vec<(String, Slot)>| {
+            let mut slots = shape.iter();
+            slots.any(|(other, slot)| other == key && input_of(other, slot).required)
+        };
+        input.required = shapes.iter().all(is_in_all);
+        if let Some(default) = &slot.config.default {
+            defaults.entry(key.clone()).or_insert(default.clone());
+        }
+        match inputs.iter_mut().find(|known| known.key == *key) {
+            None => inputs.push(input),
+            Some(known) if known.data_flow_type == input.data_flow_type => {}
+            Some(known) => known.data_flow_type = "WILDCARD".to_owned(),
+        }
+    }
     let settings = file.settings.iter();
-    NodeInterface {
-        inputs: inputs(&file.inputs),
+    let interface = NodeInterface {
+        inputs,
         mode_key: file.mode_key.clone(),
-        modes: modes
-            .map(|(id, mode)| (id.clone(), inputs(&mode.inputs)))
+        modes: file
+            .modes
+            .iter()
+            .map(|(id, _)| (id.clone(), Vec::new()))
             .collect(),
         settings: settings
             .map(|(key, setting)| (key.clone(), setting.schema()))
             .collect(),
+    };
+    let mut parameters = interface.parameters(&Map::new());
+    for (key, default) in defaults {
+        parameters["properties"][key]["default"] = default;
     }
+    parameters
 }
 
-fn input_of((key, slot): &(String, Slot)) -> Input {
+fn input_of(key: &str, slot: &Slot) -> Input {
     Input {
-        key: key.clone(),
+        key: key.to_owned(),
         data_flow_type: slot.data_flow_type.clone(),
         description: slot.purpose().to_owned(),
         required: slot.required && slot.config.default.is_none(),

@@ -16,8 +16,17 @@ pub struct Program {
     pub arguments: Vec<String>,
     /// The package set that it imports; empty for none.
     pub packages: String,
-    /// Whether its standard output is shown while it is written; its answer is then on its result channel alone.
-    pub shows_output: bool,
+    /// The output that is its standard output, shown while it is written; its answer is then on its result channel.
+    pub streamed: Option<StreamedOutput>,
+}
+
+/// An output of a node type that a program writes piece by piece.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamedOutput {
+    /// The key of the output in the answer.
+    pub key: String,
+    /// Whether it is text, and not one JSON value per line.
+    pub is_text: bool,
 }
 
 /// Splits a command such as `python scripts/fetch.py --brief`.
@@ -71,7 +80,7 @@ pub fn parse_command(pointer: &str, command: &str) -> Result<Program, Vec<Violat
             entry,
             arguments,
             packages: String::new(),
-            shows_output: false,
+            streamed: None,
         })
     } else {
         Err(wrong)

@@ -241,6 +241,13 @@ impl Tools {
         Ok((tool, terms.unwrap_or_default()))
     }
 
+    /// Takes from the implementation of a tool of a stored package what its definition leaves to it; none if the
+    /// implementation is not there.
+    pub(crate) async fn complete(&self, tenant: Tenant, tool: &Arc<Tool>) -> Option<Arc<Tool>> {
+        let view = self.view(tenant).await.ok()?;
+        view.complete(tool).await.ok()
+    }
+
     /// Returns the id of a tool of a tenant by its name, whether or not it can be called now.
     ///
     /// # Errors

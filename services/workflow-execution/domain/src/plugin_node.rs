@@ -19,7 +19,7 @@ use super::node_definition::{
 };
 use super::node_type::{Catalogue, Effect, Node, NodeCall, NodeType, Settled, ShapeContext, Step};
 use super::slot::{Shape, Slot};
-use super::stream_value::is_whole;
+use super::stream_value::{is_whole, nothing};
 
 /// The namespace of the types of the engine itself.
 const OWN: &str = "core";
@@ -33,10 +33,11 @@ pub fn plugin_of(full_type: &str) -> Option<&str> {
 /// Reports a node whose type no plugin in force brings, with the reason where it is known.
 pub fn missing(place: String, full_type: &str, reason: Option<&str>) -> Violation {
     let plugin = plugin_of(full_type).unwrap_or_default();
-    let reason = reason.unwrap_or("it is not installed; install it, or name another type");
-    let message = format!(
-        "the node type `{full_type}` is of the plugin `{plugin}`, which is not in force: {reason}"
+    let reason = reason.unwrap_or(
+        "the plugin is not installed, or brings no such type; install it, or name another type",
     );
+    let message =
+        format!("the node type `{full_type}` of the plugin `{plugin}` is not in force: {reason}");
     Violation::new(place, PLUGIN_MISSING, message)
 }
 
@@ -114,11 +115,12 @@ impl Node for PluginNode {
         let Some(modes) = &self.definition.modes else {
             return Ok(self.definition.shape.clone());
         };
-        let Some(chosen) = context
-            .config
-            .get(&*modes.config_key)
-            .filter(|chosen| !chosen.is_null())
-        else {
+        let mut settings = self.definition.config.iter();
+        let default = settings.find(|setting| setting.key == modes.config_key);
+        let default = default.and_then(|setting| setting.default.as_ref());
+        let stated = context.config.get(&*modes.config_key);
+        let stated = stated.filter(|chosen| !chosen.is_null());
+        let Some(chosen) = stated.or(default) else {
             return Ok(self.definition.shape.clone());
         };
         let mode = modes.modes.iter().find(|mode| *chosen == *mode.id);
@@ -169,7 +171,8 @@ impl Node for PluginNode {
             .map(|slot| {
                 let value = match given.shift_remove(&*slot.key) {
                     Some(value) => value,
-                    None if slot.is_stream => streamed(slot, call.written)?,
+                    // Its handler wrote nothing.
+                    None if slot.is_stream => nothing(slot),
                     None => return Err(invalid(format!("the output `{}` is missing", slot.key))),
                 };
                 checked(slot, value).map(Arc::new)
@@ -202,22 +205,6 @@ fn checked(slot: &Slot, value: Value) -> Result<Value, Failure> {
         slot.whole().name(),
         kind_of(&value)
     )))
-}
-
-/// Returns the whole of a stream that the handler wrote to its standard output.
-fn streamed(slot: &Slot, written: &str) -> Result<Value, Failure> {
-    if !slot.streams_values() {
-        return Ok(Value::String(written.to_owned()));
-    }
-    let lines = written.lines().filter(|line| !line.trim().is_empty());
-    let values = lines.map(|line| {
-        let read = json_schema::parse_json_strict(line);
-        read.map_err(|error| {
-            let message = format!("a line of the output `{}` is not JSON: {error}", slot.key);
-            invalid(message)
-        })
-    });
-    values.collect::<Result<_, _>>().map(Value::Array)
 }
 
 fn definition_of(described: &PluginNodeType, plugin: &str, file: &NodeFile) -> NodeDefinition {

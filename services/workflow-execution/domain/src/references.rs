@@ -4,6 +4,7 @@
 use core_types::{Reference, ReferenceKind};
 use serde_json::Value;
 
+use super::limits::MAX_NAME_BYTES;
 use super::plugin_node::plugin_of;
 use super::tool_choice::{self, LLM, LLM_DECISION};
 use super::workflow::{NodeEntry, Workflow};
@@ -34,7 +35,7 @@ pub fn references(workflow: &Workflow, source: &Value) -> Vec<Reference> {
         .map(|(path, id)| Reference::new(path, ReferenceKind::Tool, id))
         .collect();
     for node in &workflow.nodes {
-        if plugin_of(&node.full_type).is_some() {
+        if plugin_of(&node.full_type).is_some() && node.full_type.len() <= MAX_NAME_BYTES {
             let place = join(&node.pointer, workflow.form.type_key());
             let kind = ReferenceKind::NodeType;
             all.push(Reference::new(place, kind, node.full_type.as_str()));

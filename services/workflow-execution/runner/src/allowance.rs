@@ -188,7 +188,8 @@ impl Allowance {
     }
 }
 
-/// Allows calls of a workflow that is part of the present one, although the agent has no such tool.
+/// Allows calls of a workflow or a node of a plugin that is part of the present workflow, although the agent has no such
+/// tool.
 pub(super) fn with_part(grant: CallGrant, tool_id: &str) -> CallGrant {
     let with = |tools: GrantedTools| {
         let mut tool_ids = tools.tool_ids;

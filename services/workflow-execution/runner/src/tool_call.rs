@@ -62,7 +62,7 @@ impl ToolCall {
             false => None,
         };
         let grant = match self.allowance.left() {
-            Ok(grant) => grant.map(|grant| match self.of_child {
+            Ok(grant) => grant.map(|grant| match self.is_part() {
                 true => with_part(grant, &self.call.tool_id),
                 false => grant,
             }),
@@ -81,6 +81,11 @@ impl ToolCall {
             self.allowance.settled(&self.call.arguments_json, result);
         }
         Ok(end)
+    }
+
+    /// Whether the call is a part of the workflow, which its author chose, as a workflow below or a node of a plugin.
+    fn is_part(&self) -> bool {
+        self.of_child || !self.package_digest.is_empty()
     }
 
     fn request(&self, grant: Option<common::CallGrant>) -> CallToolRequest {

@@ -20,7 +20,7 @@ use workflow_domain::limits::{MAX_BUNDLE_BYTES, MAX_CHILDREN};
 use workflow_domain::load::load;
 use workflow_domain::node_type::Catalogue;
 use workflow_domain::plan::Plan;
-use workflow_domain::plugin_node::PLUGIN_MISSING;
+use workflow_domain::plugin_node::{self, PLUGIN_MISSING};
 
 pub use kind::{Definition, InvalidFile, WorkflowKind};
 pub use node_types::NodeTypes;
@@ -181,11 +181,18 @@ impl Library {
         let mut children = Children::new();
         let mut bytes = text.len();
         let mut unread = vec![Arc::clone(text)];
-        let mut named = BTreeSet::new();
+        let (mut named, mut parts) = (BTreeSet::new(), BTreeSet::new());
         while let Some(text) = unread.pop() {
             named.extend(node_types::named_in(&text));
             for (id, part) in referenced_by(&text) {
-                if children.contains_key(&id) || children.len() >= MAX_CHILDREN {
+                // A workflow that is run by one node may be a part by another.
+                if let Some(known) = children.get(&id) {
+                    if part && parts.insert(id) {
+                        unread.push(Arc::clone(known));
+                    }
+                    continue;
+                }
+                if children.len() >= MAX_CHILDREN {
                     continue;
                 }
                 let Some(child) = self.get_valid(tenant, &id).await? else {
@@ -196,6 +203,7 @@ impl Library {
                     break;
                 }
                 if part {
+                    parts.insert(id.clone());
                     unread.push(Arc::clone(&child.document.text));
                 }
                 children.insert(id, Arc::clone(&child.document.text));
@@ -241,6 +249,34 @@ impl Library {
                 Err(violations)
             }
         }
+    }
+
+    /// Checks that plugins in force bring the node types with which a run began. Returns the types of which they bring
+    /// another version.
+    ///
+    /// # Errors
+    /// PLUGIN_MISSING, or a registry that does not answer.
+    pub(crate) async fn in_other_versions(
+        &self,
+        tenant: Tenant,
+        node_types: &Children,
+    ) -> Result<BTreeSet<String>, Failure> {
+        let named = node_types.keys().cloned().collect();
+        let resolved = self.node_types.resolve(tenant, named).await?;
+        let in_force = &resolved.node_types;
+        let missing = node_types
+            .keys()
+            .filter(|name| !in_force.contains_key(*name));
+        let missing = missing.map(|name| plugin_node::missing(String::new(), name, None));
+        let mut missing: Vec<Violation> = missing.collect();
+        if !missing.is_empty() {
+            resolved.explain(&mut missing);
+            return Err(workflow_invalid("definition_json", &missing));
+        }
+        let changed = node_types
+            .iter()
+            .filter(|(name, text)| in_force.get(*name) != Some(text));
+        Ok(changed.map(|(name, _)| name.clone()).collect())
     }
 
     /// States the reasons for which plugins are not in force in the violations by missing node types, of which `named` are

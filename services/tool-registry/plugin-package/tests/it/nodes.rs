@@ -76,8 +76,11 @@ fn r116_a_node_type_is_a_tool_whose_arguments_are_its_inputs_and_settings() {
 
 #[test]
 fn r116_a_node_whose_handler_is_a_tool_runs_what_the_tool_runs_and_promises_no_more() {
-    let of_tool = node(json!({"handler": {"tool": "qr:read"}}));
-    let plugin = check(&files(&[("qr.node.json", of_tool)])).plugin.unwrap();
+    let of_tool = |effects: Value| {
+        let node = node(json!({"handler": {"tool": "qr:read"}, "effects": effects}));
+        check(&files(&[("qr.node.json", node)]))
+    };
+    let plugin = of_tool(json!({})).plugin.unwrap();
     let by_id = |id: &str| {
         let mut tools = plugin.tools.iter();
         tools.find(|tool| tool.id.as_str() == id).unwrap()
@@ -85,7 +88,34 @@ fn r116_a_node_whose_handler_is_a_tool_runs_what_the_tool_runs_and_promises_no_m
     let (node, tool) = (by_id("node:qr:QrCode"), by_id("qr:read"));
     assert_eq!(node.implementation, tool.implementation);
     assert!(matches!(node.implementation, Implementation::Script(_)));
-    assert!(!node.flags.read_only);
+    let weaker = of_tool(json!({"readOnly": true})).violations;
+    assert_eq!(weaker.len(), 1, "{weaker:?}");
+    assert_eq!(weaker[0].code, "effects_weaker");
+}
+
+#[test]
+fn r116_the_tool_of_a_type_with_modes_takes_the_inputs_of_each() {
+    let slot = |of: &str, required: bool| json!({"dataFlowType": of, "required": required});
+    let with_modes = node(json!({
+        "inputs": {"a": slot("STRING", true), "b": {"dataFlowType": "STRING", "config": {"default": "x"}}},
+        "modeConfigKey": "mode",
+        "modes": {
+            "one": {"inputs": {"a": slot("STRING", true)}},
+            "two": {"inputs": {"a": slot("INTEGER", true), "c": slot("STRING", true)}},
+        },
+    }));
+    let plugin = check(&files(&[("qr.node.json", with_modes)]))
+        .plugin
+        .unwrap();
+    let mut tools = plugin.tools.iter();
+    let tool = tools.find(|tool| tool.id.as_str().starts_with("node:"));
+    let parameters = tool.unwrap().parameters.clone().unwrap();
+    assert_eq!(parameters["required"], json!(["a"]));
+    let properties = &parameters["properties"];
+    assert_eq!(properties["a"]["type"], Value::Null);
+    assert_eq!(properties["b"]["default"], json!("x"));
+    assert_eq!(properties["c"]["type"], json!("string"));
+    assert_eq!(properties["mode"]["enum"], json!(["one", "two"]));
 }
 
 #[test]
@@ -111,6 +141,10 @@ fn r116_every_mistake_of_every_node_type_is_found_at_once() {
         (
             "f.node.json",
             node(json!({"inputs": {"a": {"dataFlowType": "TEXT"}}})),
+        ),
+        (
+            "j.node.json",
+            node(json!({"handler": {"script": "python3 qr.py", "timeout": "soon"}})),
         ),
         ("g.node.json", node(json!({}))),
         ("h.node.json", node(json!({}))),

@@ -20,7 +20,10 @@ use super::{
 };
 use crate::conversation_files::{ConversationFiles, blocking};
 use tool_domain::{
-    package::PackageFile, permissions::WorkspaceAccess, program::Program, script_output,
+    package::PackageFile,
+    permissions::WorkspaceAccess,
+    program::{Program, StreamedOutput},
+    script_output,
     tool::Origin,
 };
 
@@ -83,7 +86,7 @@ impl Scripts {
             Ok(files) => files,
             Err(failure) => return CallOutcome::Failed(failure),
         };
-        let answer = (!program.shows_output).then_some(OutputStream::Out);
+        let answer = program.streamed.is_none().then_some(OutputStream::Out);
         let ran = self.sandbox.execute(request, resolved, answer, &files);
         match ran.await {
             Ok(mut response) => match ending_of(&response, program, resolved) {
@@ -202,9 +205,9 @@ fn ending_of(
     if let Some(failure) = failure.clone().filter(|_| !has_exited(response)) {
         return CallOutcome::Failed(failure);
     }
-    let answer = match program.shows_output {
-        true => answer_beside_output(response),
-        false => answer_of(response),
+    let answer = match &program.streamed {
+        Some(streamed) => answer_beside(streamed, response),
+        None => answer_of(response),
     };
     if let Ok(answer) = &answer {
         let logs = script_output::logs_of(answer);
@@ -225,26 +228,51 @@ fn ending_of(
     }
 }
 
-/// Returns the JSON that a script wrote to its result channel, as its standard output is shown; an empty object if it
-/// wrote nothing there.
-fn answer_beside_output(response: &ExecuteResponse) -> Result<Value, Failure> {
-    match response.result_state() {
-        ResultState::Json => answer_of(response),
-        ResultState::None | ResultState::Unspecified => Ok(Value::Object(Map::new())),
+/// Returns the answer of a script with a streamed output: the JSON on its result channel, an empty object if there is
+/// none, with its standard output as that output unless the answer states it.
+fn answer_beside(streamed: &StreamedOutput, response: &ExecuteResponse) -> Result<Value, Failure> {
+    let malformed =
+        |message: String| Failure::new(Category::Runtime, "script_output_malformed", message);
+    let mut answer = match response.result_state() {
+        ResultState::Json => answer_of(response)?,
+        ResultState::None | ResultState::Unspecified => Value::Object(Map::new()),
         ResultState::Malformed => {
             let message =
                 "the script's result channel must have one JSON value, and has other bytes";
-            Err(Failure::new(
-                Category::Runtime,
-                "script_output_malformed",
-                message,
-            ))
+            return Err(malformed(message.to_owned()));
         }
         ResultState::TooLarge => {
             let message = "the script's result is larger than the sandbox takes; answer less";
-            Err(Failure::limit("output_limit", message))
+            return Err(Failure::limit("output_limit", message));
         }
+    };
+    let Value::Object(members) = &mut answer else {
+        return Ok(answer);
+    };
+    let key = &streamed.key;
+    if response.stdout.is_empty() || members.contains_key(key) {
+        return Ok(answer);
     }
+    if script_client::is_cut(response) {
+        let message = format!("the output '{key}' is longer than the sandbox takes; write less");
+        return Err(Failure::limit("output_limit", message));
+    }
+    let text = String::from_utf8_lossy(&response.stdout);
+    let whole = match streamed.is_text {
+        true => Value::String(text.into_owned()),
+        false => {
+            let lines = text.lines().filter(|line| !line.trim().is_empty());
+            let values = lines.map(|line| {
+                let read = json_schema::parse_json_strict(line);
+                read.map_err(|error| {
+                    malformed(format!("a line of the output '{key}' is not JSON: {error}"))
+                })
+            });
+            Value::Array(values.collect::<Result<_, _>>()?)
+        }
+    };
+    members.insert(key.clone(), whole);
+    Ok(answer)
 }
 
 /// Returns the JSON that a script answered: from its result channel, or else its standard output.

@@ -54,6 +54,8 @@ pub(super) struct Inner {
     pub(super) changing: Mutex<Changing>,
     /// The findings of the last look at the plugin directory, by directory. Locked for the time of a pointer copy only.
     pub(super) findings: RwLock<Arc<Findings>>,
+    /// Packages that are not in force and were read last. Locked for the time of a pointer copy only.
+    pub(super) kept: std::sync::Mutex<Vec<Arc<ActivePlugin>>>,
     /// Counts the changes of plugins and findings.
     pub(super) changed: watch::Sender<u64>,
 }
@@ -182,6 +184,7 @@ impl PluginCatalogue {
                 clock,
                 changing: Mutex::default(),
                 findings: RwLock::default(),
+                kept: std::sync::Mutex::default(),
                 changed: watch::Sender::default(),
             }),
         };

@@ -65,6 +65,7 @@ impl PluginCatalogue {
         let revision = self.inner.tools.revision();
         let mut names = names_of(&revision, plugin.manifest.name.as_str());
         names.extend(plugin.tools.iter().map(|tool| tool.id.to_string()));
+        names.extend(plugin.nodes.iter().cloned());
         let unable = self.inner.surroundings.unable(&plugin);
         let (unable, dependents) = tokio::join!(unable, self.dependents(&names));
         let around = (directory, expires);
@@ -123,13 +124,17 @@ fn plan_of(
     })
 }
 
-/// Returns the ids and aliases of the tools that a plugin has in force.
+/// Returns the ids and aliases of the tools that a plugin has in force, and its node types.
 pub(super) fn names_of(revision: &Revision, plugin: &str) -> BTreeSet<String> {
+    let in_force = revision.plugins.get(plugin);
+    let nodes = in_force
+        .into_iter()
+        .flat_map(|plugin| plugin.plugin.nodes.clone());
     let origin = Origin::Plugin(plugin.to_owned());
     let tools = revision.catalogue.tools();
     let tools = tools.filter(|tool| *tool.origin() == origin);
     let names = tools.flat_map(|tool| [tool.id().to_owned(), tool.alias().to_owned()]);
-    names.filter(|name| !name.is_empty()).collect()
+    names.chain(nodes).filter(|name| !name.is_empty()).collect()
 }
 
 /// Returns the names of the platform and of plugins. Names that tenants gave to tools of their own are not among them,

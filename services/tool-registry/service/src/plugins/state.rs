@@ -13,6 +13,9 @@ pub(super) const MAX_EARLIER: usize = 3;
 /// The time for which a package with node types stays for runs that began with it, in seconds.
 const LIFE_FOR_RUNS: i64 = 30 * 24 * 60 * 60;
 
+/// The most packages that stay for runs; the oldest make room.
+const MAX_RETIRED: usize = 1_024;
+
 /// The id of the document.
 pub(super) const STATE_ID: &str = "plugins";
 
@@ -121,6 +124,13 @@ impl PluginState {
         self.retired.retain(|_, until| *until > now);
         for package in packages {
             self.retired.insert(package, now + LIFE_FOR_RUNS);
+        }
+        while self.retired.len() > MAX_RETIRED {
+            let oldest = self.retired.iter().min_by_key(|(_, until)| **until);
+            let Some(oldest) = oldest.map(|(package, _)| package.clone()) else {
+                break;
+            };
+            self.retired.remove(&oldest);
         }
     }
 

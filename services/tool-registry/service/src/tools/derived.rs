@@ -57,8 +57,12 @@ impl ToolView<'_> {
             });
         }
         if written.starts_with("node:") {
+            // A tool may be bound to a node type of a plugin, whose own tool is not derived.
+            let of_engine = written.starts_with("node:core:");
             return self
-                .node_tool(|node| format!("node:{}", node.full_type) == written)
+                .node_tool(of_engine, |node| {
+                    format!("node:{}", node.full_type) == written
+                })
                 .await;
         }
         if written.starts_with("workflow__") {
@@ -73,7 +77,9 @@ impl ToolView<'_> {
         }
         if written.starts_with("node__") {
             return self
-                .node_tool(|node| self.alias_of(&format!("node:{}", node.full_type)) == written)
+                .node_tool(true, |node| {
+                    self.alias_of(&format!("node:{}", node.full_type)) == written
+                })
                 .await;
         }
         Ok(DerivedTool::Nothing { names: Vec::new() })
@@ -117,8 +123,12 @@ impl ToolView<'_> {
         })
     }
 
-    async fn node_tool(&self, is_it: impl Fn(&NodeType) -> bool) -> Result<DerivedTool, Missing> {
-        let nodes = self.node_types().await?;
+    async fn node_tool(
+        &self,
+        without_plugins: bool,
+        is_it: impl Fn(&NodeType) -> bool,
+    ) -> Result<DerivedTool, Missing> {
+        let nodes = self.node_types(without_plugins).await?;
         let Some(node) = nodes.iter().find(|node| is_it(node)) else {
             let names = nodes
                 .iter()
@@ -237,7 +247,7 @@ impl ToolView<'_> {
         }
     }
 
-    async fn node_types(&self) -> Result<Vec<NodeType>, Missing> {
+    async fn node_types(&self, without_plugins: bool) -> Result<Vec<NodeType>, Missing> {
         let mut patience = Patience::new(PATIENCE, Instant::now() + PATIENCE);
         let mut nodes = Vec::new();
         let mut page_token = String::new();
@@ -245,8 +255,7 @@ impl ToolView<'_> {
             let request = ListNodeTypesRequest {
                 page_size: 500,
                 page_token: page_token.clone(),
-                // Their tools are tools of the plugins.
-                without_plugins: true,
+                without_plugins,
             };
             match self
                 .shared

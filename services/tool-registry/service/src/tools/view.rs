@@ -255,7 +255,8 @@ impl ToolView<'_> {
             Reading::Tool(tool) => return self.complete(tool).await,
             Reading::Derived(name) => name,
         };
-        if let Some(plugin) = self.removed(written) {
+        let removed = self.removed(written).or_else(|| self.removed(&name));
+        if let Some(plugin) = removed {
             return Err(Missing::NotActive(NotActive::Removed(plugin.to_owned())));
         }
         let names = match self.find_derived(&name).await? {

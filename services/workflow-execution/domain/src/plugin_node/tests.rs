@@ -23,7 +23,7 @@ fn described(changes: &Value) -> PluginNodeType {
     }
 }
 
-fn settle(changes: &Value, written: &str, output: Value) -> Result<Vec<Arc<Value>>, Failure> {
+fn settle(changes: &Value, output: Value) -> Result<Vec<Arc<Value>>, Failure> {
     let node = described(changes).node_type().unwrap();
     let settled = Settled::Tool {
         output,
@@ -35,7 +35,7 @@ fn settle(changes: &Value, written: &str, output: Value) -> Result<Vec<Arc<Value
         inputs: &[],
         id: "qr",
         run_seed: 0,
-        written,
+        written: "",
     };
     node.settle(call, settled)
 }
@@ -78,7 +78,7 @@ fn r116_a_call_has_the_settings_and_the_inputs_as_arguments() {
 #[test]
 fn r116_an_answer_must_have_each_output_of_its_type_and_no_other() {
     let whole = json!({"image": "aGk=", "size": 2});
-    let outputs = settle(&json!({}), "", whole).unwrap();
+    let outputs = settle(&json!({}), whole).unwrap();
     assert_eq!(*outputs[1], json!(2));
     for (output, named) in [
         (json!("text"), "an object"),
@@ -87,33 +87,32 @@ fn r116_an_answer_must_have_each_output_of_its_type_and_no_other() {
         (json!({"image": "aGk=", "size": "2"}), "`size`"),
         (json!({"image": "aGk=", "size": 2, "more": 3}), "`more`"),
     ] {
-        let failure = settle(&json!({}), "", output).unwrap_err();
+        let failure = settle(&json!({}), output).unwrap_err();
         assert_eq!(failure.code, "output_invalid");
         assert!(failure.message.contains(named), "{}", failure.message);
     }
 }
 
 #[test]
-fn r116_a_stream_is_what_the_handler_wrote_where_its_answer_lacks_it() {
-    let stream = |of: &str| json!({"outputs": {"out": {"dataFlowType": of, "isStream": true}}});
-    let settled = |of: &str, written: &str, output: Value| {
-        let settled = settle(&stream(of), written, output);
+fn r116_a_stream_is_empty_where_the_answer_lacks_it() {
+    let settled = |of: &str, output: Value| {
+        let outputs = json!({"outputs": {"out": {"dataFlowType": of, "isStream": true}}});
+        let settled = settle(&outputs, output);
         settled
             .map(|outputs| Value::clone(&outputs[0]))
             .map_err(|failure| failure.code.clone())
     };
-    assert_eq!(settled("STRING", "ab\n", json!({})), Ok(json!("ab\n")));
-    assert_eq!(settled("INTEGER", "1\n\n2\n", json!({})), Ok(json!([1, 2])));
-    assert_eq!(
-        settled("INTEGER", "1\n", json!({"out": [3]})),
-        Ok(json!([3]))
-    );
-    for (of, written) in [("INTEGER", "1\nx\n"), ("INTEGER", "\"1\"\n")] {
-        assert_eq!(
-            settled(of, written, json!({})),
-            Err("output_invalid".to_owned()),
-            "{written}"
-        );
+    for (of, output, expected) in [
+        ("STRING", json!({}), json!("")),
+        ("STRING", json!({"out": "ab"}), json!("ab")),
+        ("INTEGER", json!({}), json!([])),
+        ("INTEGER", json!({"out": [3]}), json!([3])),
+    ] {
+        assert_eq!(settled(of, output.clone()), Ok(expected), "{output}");
+    }
+    for output in [json!({"out": ["3"]}), json!({"out": 3})] {
+        let failure = settled("INTEGER", output.clone());
+        assert_eq!(failure, Err("output_invalid".to_owned()), "{output}");
     }
 }
 
@@ -123,29 +122,35 @@ fn r116_a_mode_selects_the_slots() {
         "modeConfigKey": "mode",
         "modes": {"svg": {"outputs": {"text": {"dataFlowType": "STRING"}}}},
     });
-    let node = described(&modes).node_type().unwrap();
-    let shape = |config: Value| {
-        node.shape(&ShapeContext {
-            definition: node.definition(),
-            config: config.as_object().unwrap(),
-            presets: &Map::new(),
-            connected: &[],
-            interface_inputs: &[],
-            interface_outputs: &[],
-            own_interface: None,
-        })
-    };
-    assert!(shape(json!({})).unwrap().output("image").is_some());
-    assert!(
-        shape(json!({"mode": "svg"}))
-            .unwrap()
-            .output("text")
-            .is_some()
-    );
-    assert_eq!(
-        shape(json!({"mode": "png"})).unwrap_err()[0].code,
-        "unknown_mode"
-    );
+    let of_default = json!({
+        "modeConfigKey": "mode",
+        "modes": modes["modes"],
+        "configSchema": {"mode": {"dataFlowType": "STRING", "config": {"default": "svg"}}},
+    });
+    for (changes, config, output) in [
+        (&modes, json!({}), "image"),
+        (&modes, json!({"mode": "svg"}), "text"),
+        (&of_default, json!({}), "text"),
+    ] {
+        let shape = shape_of_mode(changes, &config).unwrap();
+        assert!(shape.output(output).is_some(), "{config}");
+    }
+    let unknown = shape_of_mode(&modes, &json!({"mode": "png"})).unwrap_err();
+    assert_eq!(unknown[0].code, "unknown_mode");
+}
+
+/// Returns the slots of a node with these settings.
+fn shape_of_mode(changes: &Value, config: &Value) -> Result<Shape, Vec<Violation>> {
+    let node = described(changes).node_type().unwrap();
+    node.shape(&ShapeContext {
+        definition: node.definition(),
+        config: config.as_object().unwrap(),
+        presets: &Map::new(),
+        connected: &[],
+        interface_inputs: &[],
+        interface_outputs: &[],
+        own_interface: None,
+    })
 }
 
 #[test]

@@ -10,13 +10,15 @@ use core_types::Tenant;
 use grpc_kit::{CallContext, Failure, Patience};
 use tokio::time::Instant;
 use workflow_domain::bundle::Children;
+use workflow_domain::limits::MAX_NAME_BYTES;
+use workflow_domain::load::load;
 use workflow_domain::plugin_node::{self, PLUGIN_MISSING, PluginNodeType, plugin_of};
 use workflow_runner::Peers;
 
 /// The longest wait for the registry.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The most node types of plugins in a definition.
+/// The most node types of plugins that one request names.
 const MAX_TYPES: usize = 1_000;
 
 /// Asks the registry for the node types of plugins. A definition without one is never asked about.
@@ -40,7 +42,7 @@ impl NodeTypes {
         Self { peers }
     }
 
-    /// Resolves types by their full types, at most [`MAX_TYPES`] of them.
+    /// Resolves types by their full types.
     ///
     /// # Errors
     /// The registry does not answer.
@@ -50,14 +52,15 @@ impl NodeTypes {
         full_types: BTreeSet<String>,
     ) -> Result<Resolved, Failure> {
         let mut resolved = Resolved::default();
-        if full_types.is_empty() {
-            return Ok(resolved);
+        let mut described = Vec::new();
+        let full_types: Vec<String> = full_types.into_iter().collect();
+        for full_types in full_types.chunks(MAX_TYPES) {
+            let request = ResolveNodeTypesRequest {
+                full_types: full_types.to_vec(),
+                ..ResolveNodeTypesRequest::default()
+            };
+            described.extend(self.ask(tenant, request).await?.0);
         }
-        let request = ResolveNodeTypesRequest {
-            full_types: full_types.into_iter().take(MAX_TYPES).collect(),
-            ..ResolveNodeTypesRequest::default()
-        };
-        let (described, _) = self.ask(tenant, request).await?;
         let mut node_types = Children::new();
         for described in described {
             match described.inactive_reason.as_str() {
@@ -147,19 +150,30 @@ fn pinned(described: Described) -> PluginNodeType {
     }
 }
 
-/// Returns the texts in `text` that may be node types of plugins: each value of a key `type` or `fullType` with the
-/// form of one. It reads no JSON, as most definitions have none.
+/// Returns the node types of plugins that a definition names. Only a definition that may name one is read.
 pub(super) fn named_in(text: &str) -> BTreeSet<String> {
-    let keys = [r#""type""#, r#""fullType""#];
-    let places = keys.iter().flat_map(|key| text.match_indices(key));
-    let values = places.filter_map(|(at, key)| {
-        let value = text[at + key.len()..].trim_start().strip_prefix(':')?;
-        let mut values = serde_json::Deserializer::from_str(value).into_iter::<String>();
-        values.next()?.ok()
-    });
-    values
-        .filter(|full_type| plugin_of(full_type).is_some())
+    if !may_name_one(text) {
+        return BTreeSet::new();
+    }
+    let nodes = load(text).workflow.map(|workflow| workflow.nodes);
+    let full_types = nodes.into_iter().flatten().map(|node| node.full_type);
+    full_types
+        .filter(|full_type| plugin_of(full_type).is_some() && full_type.len() <= MAX_NAME_BYTES)
         .collect()
+}
+
+/// Whether a value of a key `type` or `fullType` has the form of a node type of a plugin.
+fn may_name_one(text: &str) -> bool {
+    let keys = [r#""type""#, r#""fullType""#];
+    let mut places = keys.iter().flat_map(|key| text.match_indices(key));
+    places.any(|(at, key)| {
+        let value = text[at + key.len()..].trim_start().strip_prefix(':');
+        let value = value.and_then(|value| {
+            let mut values = serde_json::Deserializer::from_str(value).into_iter::<String>();
+            values.next()?.ok()
+        });
+        value.is_some_and(|full_type| plugin_of(&full_type).is_some())
+    })
 }
 
 #[cfg(test)]
@@ -169,14 +183,24 @@ mod tests {
     #[test]
     fn the_types_of_plugins_are_found_in_a_text_in_either_form_and_spelling() {
         for (text, expected) in [
-            (r#"{"nodes":[{"type":"qr:QrCode"}]}"#, Some("qr:QrCode")),
             (
-                r#"{"nodes":[{"fullType" : "qr:QrCode"}]}"#,
+                r#"{"nodes":[{"id":"a","type":"qr:QrCode"}]}"#,
                 Some("qr:QrCode"),
             ),
-            (r#"{"type":"qr\u003aQrCode"}"#, Some("qr:QrCode")),
-            (r#"{"type":"core:TextMerge"}"#, None),
-            (r#"{"type":{"a":"b:c"}}"#, None),
+            (
+                r#"{"nodes":[{"id":"a","fullType" : "qr:QrCode"}]}"#,
+                Some("qr:QrCode"),
+            ),
+            (
+                r#"{"nodes":[{"id":"a","type":"qr\u003aQrCode"}]}"#,
+                Some("qr:QrCode"),
+            ),
+            (r#"{"nodes":[{"id":"a","type":"core:TextMerge"}]}"#, None),
+            (
+                r#"{"nodes":[{"id":"a","type":"core:Script","inputValues":{"type":"xsd:string"}}]}"#,
+                None,
+            ),
+            (r#"{"nodes":[{"id":"a","type":{"a":"b:c"}}]}"#, None),
             (r#"{"type""#, None),
             (r#"{"type":"cut:"#, None),
         ] {

@@ -71,12 +71,15 @@ impl Inner {
             return Err(problems.into_status());
         }
         let tenant = context.tenant();
+        let changed = self.library.in_other_versions(tenant, target.node_types());
+        let changed = changed.await?;
         let planned = target.plan(&self.library, tenant, given.clone()).await;
         let (plan, inputs) = planned.map_err(|wrong| refused_edits(wrong, &target))?;
         let taken = taken_over(source.state.engine(), Arc::clone(&plan), inputs.clone());
         let calls = calls_taken_over(&taken, source.state.calls());
         let planned = self.plan_of(&peers, &source, &plan, &taken.ended, &calls);
-        let (fork_plan, undecided) = planned.await?;
+        let (mut fork_plan, undecided) = planned.await?;
+        judge(&peers, &mut fork_plan, &changed).await?;
         if request.validate_only {
             return Ok(ForkRunResponse {
                 plan: Some(fork_plan),
@@ -221,13 +224,17 @@ impl Inner {
                 undecided.push(effect.before.clone());
             }
         }
-        judge(peers, &mut fork).await?;
         Ok((fork, undecided))
     }
 }
 
-/// Notes which effects do no harm when they are repeated, and the digest of all if some may.
-async fn judge(peers: &Clients, fork: &mut ForkPlan) -> Result<(), Status> {
+/// Notes which effects do no harm when they are repeated, and the digest of all if some may. Of the node types `changed`
+/// plugins bring another version than that of the run.
+async fn judge(
+    peers: &Clients,
+    fork: &mut ForkPlan,
+    changed: &BTreeSet<String>,
+) -> Result<(), Status> {
     let tools = fork.effects_repeated.iter();
     let tools: BTreeSet<String> = tools.map(|effect| effect.tool_id.clone()).collect();
     if tools.is_empty() {
@@ -235,7 +242,10 @@ async fn judge(peers: &Clients, fork: &mut ForkPlan) -> Result<(), Status> {
     }
     let harmless = peers.harmless_tools(tools.into_iter().collect()).await?;
     for effect in &mut fork.effects_repeated {
-        effect.harmless = harmless.contains(&effect.tool_id);
+        // The tool in force is another one than that of the run.
+        let is_changed =
+            (effect.tool_id.strip_prefix("node:")).is_some_and(|of| changed.contains(of));
+        effect.harmless = harmless.contains(&effect.tool_id) && !is_changed;
     }
     if fork.effects_repeated.iter().any(|effect| !effect.harmless) {
         let listed = fork.effects_repeated.iter().map(

@@ -65,6 +65,14 @@ pub(super) enum TargetError {
 }
 
 impl Target {
+    /// Returns the node types of plugins with which it is planned.
+    pub(super) fn node_types(&self) -> &Arc<Children> {
+        match self {
+            Target::Definition(bundle) => &bundle.node_types,
+            Target::Node(node) => &node.node_types,
+        }
+    }
+
     /// Compiles the target for a tenant and matches inputs with its interface.
     pub(super) async fn plan(
         &self,

@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use base64::Engine as _;
 use contracts::tavern::common::v1::{ErrorReason, RunState};
 use contracts::tavern::registry::v1::{
-    SetPluginStateRequest, UninstallPluginRequest, UpdatePluginOptionsRequest,
+    PutToolRequest, SetPluginStateRequest, UninstallPluginRequest, UpdatePluginOptionsRequest,
 };
 use contracts::tavern::run::v1::SignalRunRequest;
 use contracts::tavern::workflow::v1::start_run_request::Target;
@@ -122,12 +122,45 @@ async fn r116_a_node_of_a_plugin_does_in_each_position_as_the_same_logic_in_a_sc
     };
     let ended = finish(&stack, Target::Node(node), json!({"text": "Ab"})).await?;
     let expected = json!({"upper": "AB?", "size": 2, "lines": "ab\n"});
+    let whole = expected.clone();
     ensure!(outputs(&ended)? == expected, "{:?}", ended.run.outcome);
     for name in ["node:shout:Upper", "shout:Upper", "node__shout__Upper"] {
         let result = call(&stack, (name, ""), json!({"text": "Ab", "mark": "?"})).await?;
         let answer: Value = serde_json::from_str(&result.output_json)?;
-        ensure!(answer == json!({"upper": "AB?", "size": 2}), "{result:?}");
+        ensure!(answer == whole, "{result:?}");
     }
+    // As a part and as a run of one workflow, in this order.
+    let both = workflow(
+        vec![
+            json!({"id": "r", "type": "core:RunWorkflow", "configValues": {"workflowId": "inner"}}),
+            json!({"id": "g", "type": "core:NodeGroup", "configValues": {"referencedWorkflowId": "inner"}}),
+        ],
+        vec![
+            edge("in", "text", "r", "text"),
+            edge("r", "out", "g", "text"),
+            edge("g", "out", "end", "out"),
+        ],
+        json!({"dataFlowType": "WILDCARD"}),
+    );
+    let ended = finish(&stack, definition(&both), json!({"text": "a"})).await?;
+    ensure!(
+        outputs(&ended)? == json!({"out": "A!!"}),
+        "{:?}",
+        ended.run.outcome
+    );
+    // Bound to a tool of another name.
+    let bound = json!({
+        "id": "louder",
+        "description": "Shouts.",
+        "implementation": {"type": "node", "nodeType": "shout:Upper", "configValues": {"mark": "!!"}},
+    });
+    let request = PutToolRequest {
+        definition_json: bound.to_string(),
+        ..PutToolRequest::default()
+    };
+    stack.registry().put_tool(request).await?;
+    let result = call(&stack, ("louder", ""), json!({"text": "a"})).await?;
+    ensure!(result.output_json.contains("A!!"), "{result:?}");
     let result = call(&stack, ("shout:Upper", ""), json!({"mark": 1})).await?;
     ensure!(code_of(&result) == "invalid_arguments", "{result:?}");
     Ok(())
@@ -385,5 +418,60 @@ async fn r116_the_node_of_the_guide_draws_a_qr_code() -> anyhow::Result<()> {
     ensure!(image[16..20] == side.to_be_bytes(), "{:?}", &image[16..20]);
     let long = call(&stack, tool, json!({"text": "x".repeat(4_000)})).await?;
     ensure!(code_of(&long) == "script_error", "{long:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r116_a_node_in_a_mode_has_the_slots_of_the_mode() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    let text = |required: bool| json!({"dataFlowType": "STRING", "required": required});
+    let node = json!({
+        "type": "Join",
+        "inputs": {"one": text(true)},
+        "outputs": {"joined": {"dataFlowType": "STRING"}},
+        "modeConfigKey": "of",
+        "modes": {
+            "one": {"inputs": {"one": text(true)}, "outputs": {"joined": {"dataFlowType": "STRING"}}},
+            "two": {"inputs": {"left": text(true), "right": text(true)}, "outputs": {"both": {"dataFlowType": "STRING"}}},
+        },
+        "handler": {"script": "python3 join.py"},
+    });
+    let script = "import json, sys\n\
+        given = json.load(sys.stdin)\n\
+        both = given.get('of') == 'two'\n\
+        print(json.dumps({'both': given['left'] + given['right']} if both else {'joined': given['one']}))\n";
+    let files = vec![
+        file(
+            "plugin.yaml",
+            "name: join\nversion: 1.0.0\nnodes: {entry: nodes}\n",
+        ),
+        file("nodes/join.node.json", node.to_string()),
+        file("join.py", script),
+    ];
+    install(&stack, &package(files)?).await?;
+    for (config, inputs, expected) in [
+        (json!({}), json!({"one": "a"}), json!({"joined": "a"})),
+        (
+            json!({"of": "one"}),
+            json!({"one": "a"}),
+            json!({"joined": "a"}),
+        ),
+        (
+            json!({"of": "two"}),
+            json!({"left": "a", "right": "b"}),
+            json!({"both": "ab"}),
+        ),
+    ] {
+        let node = SingleNode {
+            full_type: "join:Join".to_owned(),
+            config_values_json: config.to_string(),
+        };
+        let ended = finish(&stack, Target::Node(node), inputs).await?;
+        ensure!(
+            outputs(&ended)? == expected,
+            "{config}: {:?}",
+            ended.run.outcome
+        );
+    }
     Ok(())
 }

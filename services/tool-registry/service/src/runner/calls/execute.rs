@@ -118,14 +118,13 @@ impl Inner {
         }
         let record = &last.entry.record;
         let found = match record.may_repeat {
-            true => (self
-                .tools
-                .find(record.principal.tenant(), &record.tool_id)
-                .await)
-                .ok(),
+            true => {
+                self.find_again(&last.entry, record.principal.tenant())
+                    .await
+            }
             false => None,
         };
-        found.is_some_and(|tool| tool.is_idempotent())
+        found.is_some_and(|(tool, _)| tool.is_idempotent())
     }
 
     /// Settles a call that a crash cut off and that must not be dispatched again.

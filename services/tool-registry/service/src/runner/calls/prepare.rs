@@ -14,7 +14,7 @@ use crate::{
     runner::{agents::AgentsAbove, rights},
     tools::Missing,
 };
-use tool_domain::{availability, catalogue::Catalogue, tool::Tool};
+use tool_domain::{availability, catalogue::Catalogue, plugin_node::node_type_of, tool::Tool};
 
 /// The most of the arguments that fits into an event of the run log beside everything else, in bytes.
 const MAX_ARGUMENT_BYTES: usize = 1_000 << 10;
@@ -104,9 +104,7 @@ impl Inner {
             approval: None,
         })
     }
-}
 
-impl Inner {
     /// Returns the tool of a call with its terms: as the package of the call brings it (rule R107), else as it is now.
     async fn find_for(
         &self,
@@ -121,11 +119,13 @@ impl Inner {
             return found;
         }
         let kept = self.plugins.kept_tool(tenant, package, &call.tool).await;
-        kept.ok_or_else(|| match found {
+        match (kept, found) {
+            (Some(kept), _) => Ok(kept),
+            // A node has the slots of its own package only.
+            (None, Ok(_)) if node_type_of(&call.tool).is_some() => Err(plugin_missing(&call.tool)),
             // It is switched off, or waits for options.
-            Err(failure) => failure,
-            Ok(_) => plugin_missing(&call.tool),
-        })
+            (None, found) => found,
+        }
     }
 }
 

@@ -100,7 +100,7 @@ pub(super) fn call_of(entry: &Entry, attempt: u32) -> Result<Call, Status> {
         attempt,
         grant: entry.record.grant(),
         profile_id: String::new(),
-        package_digest: String::new(),
+        package_digest: entry.record.package_digest.clone(),
         detached,
         body: entry.body(),
         is_first: false,
