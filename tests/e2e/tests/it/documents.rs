@@ -544,6 +544,10 @@ async fn nothing_is_to_be_remarked_on_what_is_shipped() -> anyhow::Result<()> {
     let plugins = stack.registry().list_plugins(ListPluginsRequest {}).await?;
     let plugins = plugins.into_inner().plugins.into_iter();
     found.extend(plugins.map(|plugin| (plugin.directory, plugin.diagnostics)));
+    // Libraries are built by the operator, for the machine.
+    for (_, diagnostics) in &mut found {
+        diagnostics.retain(|diagnostic| diagnostic.code != "libraries_to_build");
+    }
     assert!(found.len() > 40, "{found:?}");
     found.retain(|(_, diagnostics)| !diagnostics.is_empty());
     assert_eq!(found, []);
