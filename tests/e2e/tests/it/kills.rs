@@ -325,3 +325,73 @@ fn with_nodes_of_plugin(mut workflow: Value) -> Value {
     }
     workflow
 }
+
+/// Appends 200 notes, one after the other.
+fn counting() -> Value {
+    let inside = |id: &str, full_type: &str, presets: Value| json!({"id": id, "type": full_type, "parentNode": "loop", "inputValues": presets});
+    json!({
+        "nodes": [
+            {"id": "loop", "type": "core:LoopZone", "inputValues": {"count": 200},
+                "configValues": {"maxIterations": 200}},
+            inside("begin", "core:ZoneInput", json!({})),
+            inside("note", "core:FormatPrompt", json!({"template": "note-{index}"})),
+            inside("append", "core:ExecuteTool",
+                json!({"tool_id": "ledger.append_idempotent", "key": "k", "delay_ms": 10})),
+            inside("end", "core:ZoneOutput", json!({})),
+        ],
+        "edges": [
+            edge("begin", "index", "note", "index"),
+            edge("note", "prompt", "append", "note"),
+        ],
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batched_run_loses_at_most_the_last_second() -> anyhow::Result<()> {
+    let mut world = World::new(Stack::all_in_one().await?).await?;
+    let request = StartRunRequest {
+        target: Some(Target::DefinitionJson(counting().to_string())),
+        options: Some(RunOptions {
+            durability: Durability::Batched.into(),
+            ..RunOptions::default()
+        }),
+        ..StartRunRequest::default()
+    };
+    let started = world.stack.workflow().start_run(request).await?;
+    let run_id = started.into_inner().run.unwrap_or_default().run_id;
+    world.await_effect("note-150").await?;
+    let killed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+    world.stack.kill()?;
+    world.stack.restart().await?;
+    let ended = collect(&world.stack.runs(), &run_id, 0).await?;
+    ensure!(ended.run.state() == RunState::Succeeded, "{:?}", ended.run);
+    let mut recorded = HashMap::new();
+    for event in ended.events {
+        if let Some(Kind::CallSettled(settled)) = event.kind {
+            let effect_id = settled.result.unwrap_or_default().effect_id;
+            let time = event.time.unwrap_or_default();
+            recorded.insert(
+                effect_id,
+                Duration::new(time.seconds.unsigned_abs(), time.nanos.unsigned_abs()),
+            );
+        }
+    }
+    let mut kept = 0;
+    for at in 0..200 {
+        let effects = world.effects(&format!("note-{at}"))?;
+        let first = effects.first().context("a note is lost")?;
+        let same = effects
+            .iter()
+            .all(|effect| effect["effect_id"] == first["effect_id"]);
+        ensure!(same, "several effects: {effects:?}");
+        let happened = Duration::from_nanos(first["time_ns"].as_u64().context("no time")?);
+        if happened + Duration::from_secs(1) < killed {
+            let effect_id = first["effect_id"].as_str().context("no id")?;
+            ensure!(recorded[effect_id] < killed, "{at} was lost");
+            ensure!(effects.len() == 1, "{at} was repeated");
+            kept += 1;
+        }
+    }
+    ensure!(kept > 0, "the run was killed too early");
+    Ok(())
+}
