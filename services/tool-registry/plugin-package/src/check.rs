@@ -138,6 +138,23 @@ struct Tools<'a> {
     wrong: Vec<Violation>,
 }
 
+impl<'a> Tools<'a> {
+    /// Adds the tool of a definition, or the problems for which it is left out.
+    fn add(&mut self, file: &'a PackageFile, read: Result<Definition, Vec<Violation>>) {
+        match read {
+            Ok(tool) if self.tools.iter().any(|(other, _)| other.id == tool.id) => {
+                let id = tool.id.as_str();
+                let name = node_type_of(id).unwrap_or(id);
+                let message = format!("the id '{name}' is given twice; change one");
+                let violation = Violation::new(file.path.clone(), "id_taken", message);
+                self.wrong.push(violation);
+            }
+            Ok(tool) => self.tools.push((tool, file.path.as_str())),
+            Err(violations) => self.wrong.extend(within(&file.path, violations)),
+        }
+    }
+}
+
 /// Returns the tools of a plugin, and all problems of the tools that are left out.
 fn tools_of<'a>(manifest: Option<&Manifest>, package: &'a Arc<Package>) -> Tools<'a> {
     let prefix = match manifest.map(|manifest| &manifest.tools_entry) {
@@ -156,17 +173,15 @@ fn tools_of<'a>(manifest: Option<&Manifest>, package: &'a Arc<Package>) -> Tools
         found.wrong.push(Violation::new(place, "no_tools", message));
     }
     for file in definitions {
-        match read_tool(file, package, manifest) {
-            Ok(tool) if found.tools.iter().any(|(other, _)| other.id == tool.id) => {
-                let message = format!("the id '{}' is given twice; change one", tool.id);
-                let violation = Violation::new(file.path.clone(), "id_taken", message);
-                found.wrong.push(violation);
-            }
-            Ok(tool) => found.tools.push((tool, file.path.as_str())),
-            Err(violations) => found.wrong.extend(within(&file.path, violations)),
-        }
+        found.add(file, read_tool(file, package, manifest));
     }
     found
+}
+
+/// Returns the text of a definition.
+fn text_of(file: &PackageFile) -> Result<String, Vec<Violation>> {
+    let text = text_file::decode(file.content.clone());
+    text.map_err(|error| vec![Violation::new("", "malformed_json", error.to_string())])
 }
 
 fn read_tool(
@@ -174,9 +189,7 @@ fn read_tool(
     package: &Arc<Package>,
     manifest: Option<&Manifest>,
 ) -> Result<Definition, Vec<Violation>> {
-    let text = text_file::decode(file.content.clone());
-    let text =
-        text.map_err(|error| vec![Violation::new("", "malformed_json", error.to_string())])?;
+    let text = text_of(file)?;
     let mut read = definition::read(&text)?;
     let found = std::mem::take(&mut read.diagnostics).into_iter();
     read.diagnostics = found.map(|each| each.in_file(&file.path)).collect();
@@ -238,16 +251,7 @@ fn nodes_of<'a>(
     let definitions = files.filter(|file| file.path.ends_with(node_file::EXTENSION));
     let tools: Vec<&Definition> = tools.iter().map(|(tool, _)| tool).collect();
     for file in definitions {
-        match read_node(file, (manifest, package), &tools) {
-            Ok(node) if found.tools.iter().any(|(other, _)| other.id == node.id) => {
-                let full_type = node_type_of(node.id.as_str()).unwrap_or_default();
-                let message = format!("the type '{full_type}' is given twice; change one");
-                let violation = Violation::new(file.path.clone(), "id_taken", message);
-                found.wrong.push(violation);
-            }
-            Ok(node) => found.tools.push((node, file.path.as_str())),
-            Err(violations) => found.wrong.extend(within(&file.path, violations)),
-        }
+        found.add(file, read_node(file, (manifest, package), &tools));
     }
     found
 }
@@ -257,9 +261,7 @@ fn read_node(
     (manifest, package): (&Manifest, &Arc<Package>),
     tools: &[&Definition],
 ) -> Result<Definition, Vec<Violation>> {
-    let text = text_file::decode(file.content.clone());
-    let text =
-        text.map_err(|error| vec![Violation::new("", "malformed_json", error.to_string())])?;
+    let text = text_of(file)?;
     let plugin = manifest.name.as_str();
     let node = node_file::read(&text, plugin)?;
     let tool = plugin_node::tool_of((plugin, package), (&node, &text), tools)?;

@@ -22,7 +22,7 @@ use tonic::Status;
 use tool_domain::{
     availability::WorkflowTools,
     catalogue::{Catalogue, Reading},
-    naming::NODE_PREFIX,
+    plugin_node::node_type_of,
     tool::Tool,
 };
 
@@ -310,7 +310,7 @@ impl Tools {
         let view = view.map_err(|error| run_events::store_failure(&error).into_status())?;
         let mut tools = Vec::new();
         // Node types are tools that are named and not listed.
-        let listed = |tool: &&Arc<Tool>| !tool.id().starts_with(NODE_PREFIX);
+        let listed = |tool: &&Arc<Tool>| node_type_of(tool.id()).is_none();
         for tool in view.catalogue.tools().filter(listed) {
             match view.complete(tool).await {
                 Ok(tool) => tools.push(ListedTool::from(tool)),

@@ -30,7 +30,8 @@ pub fn plugin_of(full_type: &str) -> Option<&str> {
     (plugin != OWN && !plugin.is_empty() && !name.is_empty()).then_some(plugin)
 }
 
-/// Reports a node whose type no plugin in force brings, with the reason where it is known.
+/// Reports a node whose type no plugin in force brings, with the reason where it is known. The type is the received value
+/// of the violation.
 pub fn missing(place: String, full_type: &str, reason: Option<&str>) -> Violation {
     let plugin = plugin_of(full_type).unwrap_or_default();
     let reason = reason.unwrap_or(
@@ -38,15 +39,19 @@ pub fn missing(place: String, full_type: &str, reason: Option<&str>) -> Violatio
     );
     let message =
         format!("the node type `{full_type}` of the plugin `{plugin}` is not in force: {reason}");
-    Violation::new(place, PLUGIN_MISSING, message)
+    Violation {
+        received: full_type.to_owned(),
+        ..Violation::new(place, PLUGIN_MISSING, message)
+    }
 }
 
 /// The code of [`missing`].
 pub const PLUGIN_MISSING: &str = "plugin_missing";
 
-/// Whether nothing is wrong but that plugins are not in force, or not asked for.
+/// Whether all that is wrong is that plugins are not in force, or were not looked up.
 pub fn lack_plugins_only(violations: &[Violation]) -> bool {
-    violations.iter().all(|found| found.code == PLUGIN_MISSING)
+    let mut codes = violations.iter().map(|found| &found.code);
+    !violations.is_empty() && codes.all(|code| code == PLUGIN_MISSING)
 }
 
 /// A node type of a plugin as the registry describes it.

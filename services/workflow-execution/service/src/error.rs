@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use contracts::tavern::common::v1::ErrorReason;
 use grpc_kit::Failure;
 use tonic::{Code, Status};
-use workflow_domain::plugin_node::{PLUGIN_MISSING, lack_plugins_only};
+use workflow_domain::plugin_node::lack_plugins_only;
 
 use crate::store::StoreError;
 
@@ -67,13 +67,13 @@ pub(crate) fn schedule_not_found(id: &str) -> Failure {
 
 /// Reports the problems of a definition, with places below `field`.
 pub(crate) fn workflow_invalid(field: &str, violations: &[Violation]) -> Failure {
-    let failure = match violations.first().map(|first| &*first.code) {
-        Some(PLUGIN_MISSING) if lack_plugins_only(violations) => Failure::new(
+    let failure = match lack_plugins_only(violations) {
+        true => Failure::new(
             Code::FailedPrecondition,
             ErrorReason::PluginMissing,
             "the workflow cannot run without its plugins",
         ),
-        _ => Failure::new(
+        false => Failure::new(
             Code::InvalidArgument,
             ErrorReason::WorkflowInvalid,
             "the workflow is not valid",

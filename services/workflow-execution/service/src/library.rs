@@ -243,9 +243,7 @@ impl Library {
         match plan {
             Ok(plan) => Ok(self.plans.insert(for_cache, plan)),
             Err(mut violations) => {
-                let texts = for_cache.1.children.values().chain([&for_cache.1.root]);
-                let named = texts.flat_map(|text| node_types::named_in(text));
-                self.explain(tenant, named.collect(), &mut violations).await;
+                self.explain(tenant, &mut violations).await;
                 Err(violations)
             }
         }
@@ -279,17 +277,13 @@ impl Library {
         Ok(changed.map(|(name, _)| name.clone()).collect())
     }
 
-    /// States the reasons for which plugins are not in force in the violations by missing node types, of which `named` are
-    /// those of the definition.
-    pub(crate) async fn explain(
-        &self,
-        tenant: Tenant,
-        named: BTreeSet<String>,
-        violations: &mut [Violation],
-    ) {
-        if violations.iter().all(|found| found.code != PLUGIN_MISSING) {
-            return;
-        }
+    /// States the reasons for which plugins are not in force in the violations by missing node types.
+    pub(crate) async fn explain(&self, tenant: Tenant, violations: &mut [Violation]) {
+        let missing = violations
+            .iter()
+            .filter(|found| found.code == PLUGIN_MISSING);
+        let named = missing.map(|found| found.received.clone()).collect();
+        // Without an answer the reasons are not known.
         if let Ok(resolved) = self.node_types.resolve(tenant, named).await {
             resolved.explain(violations);
         }

@@ -20,6 +20,7 @@ use testkit::{Stack, collect};
 use crate::doubt::Decider;
 use crate::ledger::World;
 use crate::plugins::{file, install, package};
+use crate::workflows::edge;
 
 /// Kills in `make test`.
 const KILLS: usize = 4;
@@ -32,10 +33,6 @@ fn kills() -> anyhow::Result<usize> {
         Ok(number) => number.parse().context("TAVERN_TEST_KILLS is no number"),
         Err(_) => Ok(KILLS),
     }
-}
-
-fn edge(source: &str, source_handle: &str, target: &str, target_handle: &str) -> Value {
-    json!({"source": source, "sourceHandle": source_handle, "target": target, "targetHandle": target_handle})
 }
 
 /// A workflow that appends a note to the ledger.

@@ -23,6 +23,7 @@ use crate::doubt::{agent, await_doubt, decide, start_workflow};
 use crate::forks::fork;
 use crate::ledger::{World, append};
 use crate::text::{model_text, user_message};
+use crate::workflows::edge;
 
 /// The lists of all services.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -103,10 +104,6 @@ fn prepare(deploy: &Path) -> anyhow::Result<()> {
         deploy.join("approvals.json"),
         rules.to_string(),
     )?)
-}
-
-fn edge(source: &str, output: &str, target: &str, input: &str) -> serde_json::Value {
-    json!({"source": source, "sourceHandle": output, "target": target, "targetHandle": input})
 }
 
 /// A workflow that runs another and then waits for a signal.

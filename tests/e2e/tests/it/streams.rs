@@ -4,10 +4,11 @@ use contracts::tavern::common::v1::RunEvent;
 use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::watch_record::Record;
 use contracts::tavern::run::v1::WatchRunRequest;
-use contracts::tavern::workflow::v1::StartRunRequest;
 use contracts::tavern::workflow::v1::start_run_request::Target;
 use serde_json::{Value, json};
 use testkit::{Followed, Stack, collect, repository};
+
+use crate::workflows::start;
 
 /// The text of an output of the run that a follower has at the end, without parts that a reset made
 /// void.
@@ -23,16 +24,6 @@ fn shown(events: &[RunEvent], key: &str) -> String {
         }
     }
     text
-}
-
-async fn start(stack: &Stack, target: Target, inputs: &Value) -> anyhow::Result<String> {
-    let request = StartRunRequest {
-        target: Some(target),
-        inputs_json: inputs.to_string(),
-        ..StartRunRequest::default()
-    };
-    let started = stack.workflow().start_run(request).await?.into_inner();
-    Ok(started.run.unwrap_or_default().run_id)
 }
 
 /// Follows a run until an output shows something.

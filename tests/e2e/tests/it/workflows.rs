@@ -9,8 +9,25 @@ use contracts::tavern::workflow::v1::start_run_request::Target;
 use contracts::tavern::workflow::v1::{StartRunRequest, ValidateWorkflowRequest};
 use serde_json::{Value, json};
 use testkit::{Stack, invoke};
+use tonic::Status;
 
 use crate::text::user_message;
+
+/// Returns an edge of a definition.
+pub(crate) fn edge(source: &str, output: &str, target: &str, input: &str) -> Value {
+    json!({"source": source, "sourceHandle": output, "target": target, "targetHandle": input})
+}
+
+/// Starts a run, and returns its id.
+pub(crate) async fn start(stack: &Stack, target: Target, inputs: &Value) -> Result<String, Status> {
+    let request = StartRunRequest {
+        target: Some(target),
+        inputs_json: inputs.to_string(),
+        ..StartRunRequest::default()
+    };
+    let started = stack.workflow().start_run(request).await?.into_inner();
+    Ok(started.run.unwrap_or_default().run_id)
+}
 
 /// Runs a workflow to its end and returns its events.
 async fn run(stack: &Stack, workflow: &str, inputs: Value) -> anyhow::Result<Vec<RunEvent>> {

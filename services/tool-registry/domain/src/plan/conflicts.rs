@@ -10,7 +10,8 @@ use super::{
     input::{HeldName, NameKind, PlanInput},
 };
 use crate::{
-    naming::{self, NODE_PREFIX, skeleton},
+    naming::{self, skeleton},
+    plugin_node::node_type_of,
     tool::Origin,
 };
 
@@ -32,10 +33,9 @@ pub(super) fn of(input: &PlanInput<'_>) -> Vec<Conflict> {
     }
     found.extend(others.conflict(NameKind::Plugin, name));
     // The tool of a node type has the name of the type.
-    let of_nodes = |id: &&str| id.starts_with(NODE_PREFIX);
     let tools = new.tools.iter().map(|tool| tool.id.as_str());
     let tools = tools
-        .filter(|id| !of_nodes(id))
+        .filter(|id| node_type_of(id).is_none())
         .map(|id| (NameKind::Tool, id));
     let nodes = new
         .nodes

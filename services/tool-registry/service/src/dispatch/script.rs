@@ -206,7 +206,7 @@ fn ending_of(
         return CallOutcome::Failed(failure);
     }
     let answer = match &program.streamed {
-        Some(streamed) => answer_beside(streamed, response),
+        Some(_) => answer_beside_output(response),
         None => answer_of(response),
     };
     if let Ok(answer) = &answer {
@@ -218,7 +218,13 @@ fn ending_of(
         }
     }
     match (failure, answer) {
-        (None, Ok(answer)) => script_output::read(answer),
+        (None, Ok(answer)) => match (script_output::read(answer), &program.streamed) {
+            (CallOutcome::Succeeded(result), Some(streamed)) => {
+                let whole = with_output(result, streamed, response);
+                whole.map_or_else(CallOutcome::Failed, CallOutcome::Succeeded)
+            }
+            (outcome, _) => outcome,
+        },
         (None, Err(failure)) => CallOutcome::Failed(failure),
         // A failure in the script's own words says more than its exit code.
         (Some(failure), Ok(answer)) => {
@@ -228,30 +234,39 @@ fn ending_of(
     }
 }
 
-/// Returns the answer of a script with a streamed output: the JSON on its result channel, an empty object if there is
-/// none, with its standard output as that output unless the answer states it.
-fn answer_beside(streamed: &StreamedOutput, response: &ExecuteResponse) -> Result<Value, Failure> {
-    let malformed =
-        |message: String| Failure::new(Category::Runtime, "script_output_malformed", message);
-    let mut answer = match response.result_state() {
-        ResultState::Json => answer_of(response)?,
-        ResultState::None | ResultState::Unspecified => Value::Object(Map::new()),
-        ResultState::Malformed => {
-            let message =
-                "the script's result channel must have one JSON value, and has other bytes";
-            return Err(malformed(message.to_owned()));
-        }
+/// Makes the failure of a script whose output is not of its form.
+fn malformed(message: impl Into<String>) -> Failure {
+    Failure::new(Category::Runtime, "script_output_malformed", message)
+}
+
+/// Returns the answer of a script whose standard output is one of its outputs: the JSON on its result channel, or an
+/// empty object.
+fn answer_beside_output(response: &ExecuteResponse) -> Result<Value, Failure> {
+    match response.result_state() {
+        ResultState::Json => answer_of(response),
+        ResultState::None | ResultState::Unspecified => Ok(Value::Object(Map::new())),
+        ResultState::Malformed => Err(malformed(
+            "the script's result channel must have one JSON value, and has other bytes",
+        )),
         ResultState::TooLarge => {
             let message = "the script's result is larger than the sandbox takes; answer less";
-            return Err(Failure::limit("output_limit", message));
+            Err(Failure::limit("output_limit", message))
         }
-    };
-    let Value::Object(members) = &mut answer else {
-        return Ok(answer);
+    }
+}
+
+/// Returns the result of a script with its standard output as one of its members, unless the script stated it.
+fn with_output(
+    mut result: Value,
+    streamed: &StreamedOutput,
+    response: &ExecuteResponse,
+) -> Result<Value, Failure> {
+    let Value::Object(members) = &mut result else {
+        return Ok(result);
     };
     let key = &streamed.key;
     if response.stdout.is_empty() || members.contains_key(key) {
-        return Ok(answer);
+        return Ok(result);
     }
     if script_client::is_cut(response) {
         let message = format!("the output '{key}' is longer than the sandbox takes; write less");
@@ -272,7 +287,7 @@ fn answer_beside(streamed: &StreamedOutput, response: &ExecuteResponse) -> Resul
         }
     };
     members.insert(key.clone(), whole);
-    Ok(answer)
+    Ok(result)
 }
 
 /// Returns the JSON that a script answered: from its result channel, or else its standard output.
@@ -307,7 +322,7 @@ fn answer_of(response: &ExecuteResponse) -> Result<Value, Failure> {
                  ({error}); write everything else to standard error"
             )
         };
-        Failure::new(Category::Runtime, "script_output_malformed", message)
+        malformed(message)
     })
 }
 

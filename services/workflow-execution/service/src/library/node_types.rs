@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The most node types of plugins that one request names.
 const MAX_TYPES: usize = 1_000;
 
-/// Asks the registry for the node types of plugins. A definition without one is never asked about.
+/// Looks the node types of plugins up in the registry, which is not asked for definitions without one.
 #[derive(Clone, Debug)]
 pub struct NodeTypes {
     peers: Peers,
@@ -127,15 +127,11 @@ impl NodeTypes {
 impl Resolved {
     /// States the reason, where it is known, in each violation by a missing type.
     pub fn explain(&self, violations: &mut [Violation]) {
-        let missing = violations
-            .iter_mut()
-            .filter(|found| found.code == PLUGIN_MISSING);
-        for violation in missing {
-            let mut inactive = self.inactive.iter();
-            let named = |full_type: &str| violation.message.contains(&format!("`{full_type}`"));
-            if let Some((full_type, reason)) = inactive.find(|(full_type, _)| named(full_type)) {
+        for violation in violations {
+            let reason = self.inactive.get(&violation.received);
+            if let (PLUGIN_MISSING, Some(reason)) = (&*violation.code, reason) {
                 let place = std::mem::take(&mut violation.pointer);
-                *violation = plugin_node::missing(place, full_type, Some(reason));
+                *violation = plugin_node::missing(place, &violation.received, Some(reason));
             }
         }
     }
@@ -168,11 +164,14 @@ fn may_name_one(text: &str) -> bool {
     let mut places = keys.iter().flat_map(|key| text.match_indices(key));
     places.any(|(at, key)| {
         let value = text[at + key.len()..].trim_start().strip_prefix(':');
-        let value = value.and_then(|value| {
+        let value = value.map(str::trim_start);
+        // Most nodes are of the engine.
+        let value = value.filter(|value| !value.starts_with("\"core:"));
+        let full_type = value.and_then(|value| {
             let mut values = serde_json::Deserializer::from_str(value).into_iter::<String>();
             values.next()?.ok()
         });
-        value.is_some_and(|full_type| plugin_of(&full_type).is_some())
+        full_type.is_some_and(|full_type| plugin_of(&full_type).is_some())
     })
 }
 

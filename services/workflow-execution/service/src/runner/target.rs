@@ -1,7 +1,6 @@
 //! The target of a run, and its stored form for a restart.
 
 use call_outcome::Violation;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use contracts::tavern::common::v1 as common;
@@ -95,8 +94,7 @@ impl Target {
                     node.plan(&catalogue, given)
                 };
                 if let Err(TargetError::Workflow(violations)) = &mut planned {
-                    let named = BTreeSet::from([node.full_type.clone()]);
-                    library.explain(tenant, named, violations).await;
+                    library.explain(tenant, violations).await;
                 }
                 planned
             }

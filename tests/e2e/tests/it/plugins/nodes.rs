@@ -1,5 +1,5 @@
-//! Node types of plugins (rule R116): in every position their nodes do as the same logic in a script node does, runs keep
-//! the types with which they began, and a workflow without its plugin is there and does not run.
+//! Node types of plugins (rule R116): in each position a node gives the outputs of a script node with the same logic, runs
+//! keep the types with which they began, and a workflow without its plugin is stored and does not run.
 //!
 //! `TAVERN_TEST_WAITING` sets the runs that use a plugin while it is removed; `make bars` sets 100.
 
@@ -14,8 +14,8 @@ use contracts::tavern::registry::v1::{
 use contracts::tavern::run::v1::SignalRunRequest;
 use contracts::tavern::workflow::v1::start_run_request::Target;
 use contracts::tavern::workflow::v1::{
-    GetWorkflowRequest, ListNodeTypesRequest, ListWorkflowsRequest, PutWorkflowRequest, SingleNode,
-    StartRunRequest,
+    ForkRunRequest, GetWorkflowRequest, ListNodeTypesRequest, ListWorkflowsRequest,
+    PutWorkflowRequest, SingleNode,
 };
 use grpc_kit::reason;
 use plugin_package::PluginFiles;
@@ -25,7 +25,8 @@ use tonic::{Code, Status};
 
 use super::samples::build_dependencies;
 use super::{call, code_of, file, install, package};
-use positions::{Worker, edge, positions, workflow};
+use crate::workflows::{edge, start};
+use positions::{Worker, positions, workflow};
 
 /// Runs that wait while their plugin is removed, in `make test`.
 const WAITING: usize = 8;
@@ -73,18 +74,8 @@ async fn put(stack: &Stack, id: &str, definition: &Value) -> Result<(), Status> 
     stack.workflow().put_workflow(request).await.map(drop)
 }
 
-async fn start(stack: &Stack, target: Target, inputs: Value) -> Result<String, Status> {
-    let request = StartRunRequest {
-        target: Some(target),
-        inputs_json: inputs.to_string(),
-        ..StartRunRequest::default()
-    };
-    let started = stack.workflow().start_run(request).await?.into_inner();
-    Ok(started.run.unwrap_or_default().run_id)
-}
-
 async fn finish(stack: &Stack, target: Target, inputs: Value) -> anyhow::Result<Followed> {
-    let run_id = start(stack, target, inputs).await?;
+    let run_id = start(stack, target, &inputs).await?;
     collect(&stack.runs(), &run_id, 0).await
 }
 
@@ -99,7 +90,7 @@ fn definition(definition: &Value) -> Target {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn r116_a_node_of_a_plugin_does_in_each_position_as_the_same_logic_in_a_script_node()
+async fn r116_a_node_of_a_plugin_gives_the_outputs_of_a_script_node_in_each_position()
 -> anyhow::Result<()> {
     let stack = Stack::all_in_one().await?;
     install(&stack, &shout(1, "", SCRIPT)?).await?;
@@ -121,9 +112,8 @@ async fn r116_a_node_of_a_plugin_does_in_each_position_as_the_same_logic_in_a_sc
         config_values_json: json!({"mark": "?"}).to_string(),
     };
     let ended = finish(&stack, Target::Node(node), json!({"text": "Ab"})).await?;
-    let expected = json!({"upper": "AB?", "size": 2, "lines": "ab\n"});
-    let whole = expected.clone();
-    ensure!(outputs(&ended)? == expected, "{:?}", ended.run.outcome);
+    let whole = json!({"upper": "AB?", "size": 2, "lines": "ab\n"});
+    ensure!(outputs(&ended)? == whole, "{:?}", ended.run.outcome);
     for name in ["node:shout:Upper", "shout:Upper", "node__shout__Upper"] {
         let result = call(&stack, (name, ""), json!({"text": "Ab", "mark": "?"})).await?;
         let answer: Value = serde_json::from_str(&result.output_json)?;
@@ -192,12 +182,12 @@ async fn wait_before(stack: &Stack, runs: usize) -> anyhow::Result<Vec<String>> 
     let mut ids = Vec::new();
     for _ in 0..runs {
         let target = Target::WorkflowId("waiting".to_owned());
-        ids.push(start(stack, target, json!({"text": "a"})).await?);
+        ids.push(start(stack, target, &json!({"text": "a"})).await?);
     }
     Ok(ids)
 }
 
-async fn go_on(stack: &Stack, run_id: &str) -> anyhow::Result<Value> {
+async fn resume(stack: &Stack, run_id: &str) -> anyhow::Result<Value> {
     let signal = SignalRunRequest {
         run_id: run_id.to_owned(),
         name: "go".to_owned(),
@@ -211,7 +201,7 @@ async fn go_on(stack: &Stack, run_id: &str) -> anyhow::Result<Value> {
 /// Checks that a start of the workflow is refused, naming type and plugin.
 async fn refused(stack: &Stack, word: &str) -> anyhow::Result<()> {
     let target = Target::WorkflowId("waiting".to_owned());
-    let refusal = start(stack, target, json!({"text": "a"})).await;
+    let refusal = start(stack, target, &json!({"text": "a"})).await;
     let status = refusal.err().context("the start is refused")?;
     ensure!(
         reason(&status) == Some(ErrorReason::PluginMissing)
@@ -245,15 +235,27 @@ async fn r107_runs_end_as_they_began_while_their_plugin_is_updated_and_removed()
     let first = wait_before(&stack, waiting_runs()?.div_ceil(2)).await?;
     install(&stack, &shout(2, "", &answers("second"))?).await?;
     let second = wait_before(&stack, waiting_runs()?.div_ceil(2)).await?;
+    let done = wait_before(&stack, 1).await?.remove(0);
+    resume(&stack, &done).await?;
     uninstall(&stack).await?;
     refused(&stack, "not installed").await?;
+    let request = ForkRunRequest {
+        run_id: done,
+        ..ForkRunRequest::default()
+    };
+    let fork = stack.workflow().fork_run(request).await.err();
+    let fork = fork.context("a fork is a new run")?;
+    ensure!(
+        reason(&fork) == Some(ErrorReason::PluginMissing),
+        "{fork:?}"
+    );
     for service in ["workflow-execution", "tool-registry"] {
         stack.kill_service(service)?;
         stack.restart_service(service).await?;
     }
     for (runs, word) in [(&first, "first"), (&second, "second")] {
         for run_id in runs {
-            let out = go_on(&stack, run_id).await?;
+            let out = resume(&stack, run_id).await?;
             ensure!(out == json!({"out": format!("{word}!")}), "{out}");
         }
     }
@@ -261,7 +263,7 @@ async fn r107_runs_end_as_they_began_while_their_plugin_is_updated_and_removed()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn r110_a_workflow_without_its_plugin_is_there_and_does_not_run() -> anyhow::Result<()> {
+async fn r110_a_workflow_without_its_plugin_is_stored_and_does_not_run() -> anyhow::Result<()> {
     let deploy = tempfile::tempdir()?;
     for directory in ["agents", "models", "plugins", "workflows"] {
         std::fs::create_dir(deploy.path().join(directory))?;
@@ -306,7 +308,7 @@ async fn r110_a_workflow_without_its_plugin_is_there_and_does_not_run() -> anyho
     };
     stack.plugins().update_plugin_options(request).await?;
     let run_id = wait_before(&stack, 1).await?.remove(0);
-    ensure!(go_on(&stack, &run_id).await? == json!({"out": "A!"}));
+    ensure!(resume(&stack, &run_id).await? == json!({"out": "A!"}));
     for enabled in [false, true] {
         let request = SetPluginStateRequest {
             name: "shout".to_owned(),
@@ -378,6 +380,15 @@ async fn r116_a_wrong_answer_of_a_handler_fails_its_node_and_names_the_output() 
             "bytes",
         ),
         ("import sys\nsys.exit(3)\n".to_owned(), "", "3"),
+        // The report of a failure is one, whatever was shown before.
+        (
+            format!(
+                "print('shown')\n{}",
+                answer("json.dumps({'success': False, 'error': {'message': 'too loud'}})")
+            ),
+            "script_error",
+            "too loud",
+        ),
     ]) {
         install(&stack, &shout(at, "", &script)?).await?;
         let ended = finish(

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::workflows::edge;
+
 /// The same logic in a script node.
 const CODE: &str = "import json, os\n\
     given = json.load(open(os.environ['TAVERN_INPUT_PATH']))\n\
@@ -32,17 +34,32 @@ impl Worker {
         node
     }
 
-    /// Returns the output with the text, and the one that is written meanwhile.
-    fn outputs(self) -> (&'static str, &'static str) {
-        match self {
+    /// Returns an edge between two slots, each written as `node.slot`: of a worker `UPPER` is the output with the text,
+    /// and `LINES` the one that is written meanwhile.
+    fn edge(self, (from, to): (&str, &str)) -> Value {
+        let (upper, lines) = match self {
             Self::Plugin => ("upper", "lines"),
             Self::Script => ("result", "stdout"),
-        }
+        };
+        let (source, output) = from.split_once('.').unwrap_or_default();
+        let (target, input) = to.split_once('.').unwrap_or_default();
+        let output = match output {
+            "UPPER" => upper,
+            "LINES" => lines,
+            output => output,
+        };
+        edge(source, output, target, input)
     }
-}
 
-pub(super) fn edge(source: &str, source_handle: &str, target: &str, target_handle: &str) -> Value {
-    json!({"source": source, "sourceHandle": source_handle, "target": target, "targetHandle": target_handle})
+    /// Makes a workflow from the input `text` to the output `out`, which may be of any type.
+    fn workflow(self, nodes: Vec<Value>, edges: &[(&str, &str)]) -> Value {
+        self.workflow_to(nodes, edges, json!({"dataFlowType": "WILDCARD"}))
+    }
+
+    fn workflow_to(self, nodes: Vec<Value>, edges: &[(&str, &str)], out: Value) -> Value {
+        let edges = edges.iter().map(|between| self.edge(*between));
+        workflow(nodes, edges.collect(), out)
+    }
 }
 
 fn inside(zone: &str, id: &str, full_type: &str) -> Value {
@@ -72,85 +89,60 @@ pub(super) fn positions(worker: Worker) -> Vec<(&'static str, Value)> {
     all
 }
 
-/// The type of an output of any type.
-fn any() -> Value {
-    json!({"dataFlowType": "WILDCARD"})
-}
-
-fn in_a_row(worker: Worker) -> Vec<(&'static str, Value)> {
-    let (upper, _) = worker.outputs();
-    let node = |id: &str, presets: Value| worker.node(id, "", presets);
-    let format = |id: &str, template: &str| json!({"id": id, "type": "core:FormatPrompt", "inputValues": {"template": template}});
+fn in_a_row(of: Worker) -> Vec<(&'static str, Value)> {
+    let node = |id: &str| of.node(id, "", json!({}));
+    let format =
+        json!({"id": "f", "type": "core:FormatPrompt", "inputValues": {"template": "<{text}>"}});
+    let alone = &[("in.text", "w.text"), ("w.UPPER", "end.out")];
+    let behind = &[
+        ("in.text", "f.text"),
+        ("f.prompt", "w.text"),
+        ("w.UPPER", "end.out"),
+    ];
+    let before = &[
+        ("in.text", "w.text"),
+        ("w.UPPER", "f.text"),
+        ("f.prompt", "end.out"),
+    ];
+    let chain = &[
+        ("in.text", "w.text"),
+        ("w.UPPER", "v.text"),
+        ("v.UPPER", "end.out"),
+    ];
+    let preset = of.node("w", "", json!({"text": "preset"}));
     vec![
-        (
-            "between the ends",
-            workflow(
-                vec![node("w", json!({}))],
-                vec![
-                    edge("in", "text", "w", "text"),
-                    edge("w", upper, "end", "out"),
-                ],
-                any(),
-            ),
-        ),
-        (
-            "on a preset",
-            workflow(
-                vec![node("w", json!({"text": "preset"}))],
-                vec![edge("w", upper, "end", "out")],
-                any(),
-            ),
-        ),
+        ("between the ends", of.workflow(vec![node("w")], alone)),
+        ("on a preset", of.workflow(vec![preset], &alone[1..])),
         (
             "behind a template",
-            workflow(
-                vec![format("f", "<{text}>"), node("w", json!({}))],
-                vec![
-                    edge("in", "text", "f", "text"),
-                    edge("f", "prompt", "w", "text"),
-                    edge("w", upper, "end", "out"),
-                ],
-                any(),
-            ),
+            of.workflow(vec![format.clone(), node("w")], behind),
         ),
         (
             "before a template",
-            workflow(
-                vec![node("w", json!({})), format("f", "<{text}>")],
-                vec![
-                    edge("in", "text", "w", "text"),
-                    edge("w", upper, "f", "text"),
-                    edge("f", "prompt", "end", "out"),
-                ],
-                any(),
-            ),
+            of.workflow(vec![node("w"), format], before),
         ),
         (
             "twice in a chain",
-            workflow(
-                vec![node("w", json!({})), node("v", json!({}))],
-                vec![
-                    edge("in", "text", "w", "text"),
-                    edge("w", upper, "v", "text"),
-                    edge("v", upper, "end", "out"),
-                ],
-                any(),
-            ),
+            of.workflow(vec![node("w"), node("v")], chain),
         ),
     ]
 }
 
-/// A zone of two turns, inside another one if `zone` is one.
-fn two_turns(zone: &str) -> Value {
+/// A zone of two turns, with its ends and a worker, inside another zone if `zone` is one.
+fn two_turns(of: Worker, zone: &str) -> Vec<Value> {
     let mut node = json!({"id": "loop", "type": "core:LoopZone", "inputValues": {"count": 2}, "configValues": {"collect": [{"key": "all"}]}});
     if !zone.is_empty() {
         node["parentNode"] = json!(zone);
     }
-    node
+    vec![
+        node,
+        inside("loop", "turn", "core:ZoneInput"),
+        inside("loop", "last", "core:ZoneOutput"),
+        of.node("w", "loop", json!({})),
+    ]
 }
 
-fn in_zones(worker: Worker) -> Vec<(&'static str, Value)> {
-    let (upper, _) = worker.outputs();
+fn in_zones(of: Worker) -> Vec<(&'static str, Value)> {
     let map = |inner: Vec<Value>| {
         let mut nodes = vec![
             json!({"id": "map", "type": "core:MapList", "inputValues": {"items": ["a", "b"]}}),
@@ -160,129 +152,61 @@ fn in_zones(worker: Worker) -> Vec<(&'static str, Value)> {
         nodes.extend(inner);
         nodes
     };
+    let in_loop = &[
+        ("in.text", "w.text"),
+        ("w.UPPER", "last.all"),
+        ("loop.all", "end.out"),
+    ];
+    let in_map = &[
+        ("item.item", "w.text"),
+        ("w.UPPER", "each.result"),
+        ("map.results", "end.out"),
+    ];
+    let in_both = &[
+        ("item.item", "w.text"),
+        ("w.UPPER", "last.all"),
+        ("loop.all", "each.result"),
+        ("map.results", "end.out"),
+    ];
+    let mapped = map(vec![of.node("w", "map", json!({}))]);
     vec![
-        (
-            "in a loop",
-            workflow(
-                vec![
-                    two_turns(""),
-                    inside("loop", "turn", "core:ZoneInput"),
-                    inside("loop", "last", "core:ZoneOutput"),
-                    worker.node("w", "loop", json!({})),
-                ],
-                vec![
-                    edge("in", "text", "w", "text"),
-                    edge("w", upper, "last", "all"),
-                    edge("loop", "all", "end", "out"),
-                ],
-                any(),
-            ),
-        ),
-        (
-            "in a map",
-            workflow(
-                map(vec![worker.node("w", "map", json!({}))]),
-                vec![
-                    edge("item", "item", "w", "text"),
-                    edge("w", upper, "each", "result"),
-                    edge("map", "results", "end", "out"),
-                ],
-                any(),
-            ),
-        ),
+        ("in a loop", of.workflow(two_turns(of, ""), in_loop)),
+        ("in a map", of.workflow(mapped, in_map)),
         (
             "in a loop in a map",
-            workflow(
-                map(vec![
-                    two_turns("map"),
-                    inside("loop", "turn", "core:ZoneInput"),
-                    inside("loop", "last", "core:ZoneOutput"),
-                    worker.node("w", "loop", json!({})),
-                ]),
-                vec![
-                    edge("item", "item", "w", "text"),
-                    edge("w", upper, "last", "all"),
-                    edge("loop", "all", "each", "result"),
-                    edge("map", "results", "end", "out"),
-                ],
-                any(),
-            ),
+            of.workflow(map(two_turns(of, "map")), in_both),
         ),
     ]
 }
 
-fn elsewhere(worker: Worker) -> Vec<(&'static str, Value)> {
-    let (upper, lines) = worker.outputs();
-    let node = |id: &str, presets: Value| worker.node(id, "", presets);
+fn elsewhere(of: Worker) -> Vec<(&'static str, Value)> {
+    let node = || of.node("w", "", json!({}));
     let choice = json!({"id": "is", "type": "core:Condition", "configValues": {"condition": "size(inputs.value) > 1"}});
-    let mut retried = node("w", json!({}));
+    let joined = json!({"id": "f", "type": "core:FirstValue"});
+    let branches = &[
+        ("in.text", "is.value"),
+        ("is.then", "w.text"),
+        ("w.UPPER", "f.values__0"),
+        ("is.else", "f.values__1"),
+        ("f.value", "end.out"),
+    ];
+    let mut retried = node();
     retried["configValues"] = json!({"execution": {"retry": {"maxAttempts": 2}}});
+    let alone = &[("in.text", "w.text"), ("w.UPPER", "end.out")];
+    let refer = |full_type: &str, key: &str| json!({"id": "w", "type": full_type, "configValues": {key: "inner"}});
+    let whole = &[("in.text", "w.text"), ("w.out", "end.out")];
+    let group = refer("core:NodeGroup", "referencedWorkflowId");
+    let below = refer("core:RunWorkflow", "workflowId");
+    let written = &[("in.text", "w.text"), ("w.LINES", "end.out")];
+    let stream = json!({"dataFlowType": "STRING", "isStream": true});
     vec![
         (
             "in one of two branches",
-            workflow(
-                vec![
-                    choice,
-                    node("w", json!({})),
-                    json!({"id": "f", "type": "core:FirstValue"}),
-                ],
-                vec![
-                    edge("in", "text", "is", "value"),
-                    edge("is", "then", "w", "text"),
-                    edge("w", upper, "f", "values__0"),
-                    edge("is", "else", "f", "values__1"),
-                    edge("f", "value", "end", "out"),
-                ],
-                any(),
-            ),
+            of.workflow(vec![choice, node(), joined], branches),
         ),
-        (
-            "with further attempts",
-            workflow(
-                vec![retried],
-                vec![
-                    edge("in", "text", "w", "text"),
-                    edge("w", upper, "end", "out"),
-                ],
-                any(),
-            ),
-        ),
-        (
-            "in a group",
-            workflow(
-                vec![
-                    json!({"id": "g", "type": "core:NodeGroup", "configValues": {"referencedWorkflowId": "inner"}}),
-                ],
-                vec![
-                    edge("in", "text", "g", "text"),
-                    edge("g", "out", "end", "out"),
-                ],
-                any(),
-            ),
-        ),
-        (
-            "in a run below",
-            workflow(
-                vec![
-                    json!({"id": "r", "type": "core:RunWorkflow", "configValues": {"workflowId": "inner"}}),
-                ],
-                vec![
-                    edge("in", "text", "r", "text"),
-                    edge("r", "out", "end", "out"),
-                ],
-                any(),
-            ),
-        ),
-        (
-            "on a stream",
-            workflow(
-                vec![node("w", json!({}))],
-                vec![
-                    edge("in", "text", "w", "text"),
-                    edge("w", lines, "end", "out"),
-                ],
-                json!({"dataFlowType": "STRING", "isStream": true}),
-            ),
-        ),
+        ("with further attempts", of.workflow(vec![retried], alone)),
+        ("in a group", of.workflow(vec![group], whole)),
+        ("in a run below", of.workflow(vec![below], whole)),
+        ("on a stream", of.workflow_to(vec![node()], written, stream)),
     ]
 }
