@@ -78,9 +78,9 @@ fn without_nodes(input: &PlanInput<'_>) -> Vec<PlanRemark> {
         let rest = path.strip_prefix(entry);
         rest.is_some_and(|rest| rest.starts_with('/'))
     };
-    let files = input.new.files.iter().filter(|file| beneath(&file.path));
-    let typed = files.filter_map(|file| {
-        let path = file.path.as_str();
+    let paths = input.new.files.iter().map(|file| file.path.as_str());
+    let paths: Vec<&str> = paths.filter(|path| beneath(path)).collect();
+    let typed = paths.iter().filter_map(|path| {
         let stem = path.strip_suffix(".ts").or(path.strip_suffix(".tsx"))?;
         let message = format!(
             "node definitions in TypeScript cannot be loaded; write {stem}{} instead",
@@ -89,7 +89,10 @@ fn without_nodes(input: &PlanInput<'_>) -> Vec<PlanRemark> {
         Some(remark(path, "not_loadable", message))
     });
     let mut found: Vec<PlanRemark> = typed.collect();
-    if found.is_empty() && input.new.nodes.is_empty() {
+    let mut definitions = paths
+        .iter()
+        .filter(|path| path.ends_with(node_file::EXTENSION));
+    if found.is_empty() && definitions.next().is_none() {
         let extension = node_file::EXTENSION;
         let message = format!("there is no *{extension} in '{entry}', so it brings no node type");
         found.push(remark("/nodes", "no_nodes", message));

@@ -188,4 +188,8 @@ fn r116_definitions_in_typescript_are_reported_with_the_file_to_write() {
     let none = self::files(&[]);
     let plan = plan_alone(&none, &check(&none).plugin.unwrap());
     assert!(plan.remarks.iter().any(|remark| remark.code == "no_nodes"));
+    // A wrong definition is one.
+    let wrong = self::files(&[("qr.node.json", node(json!({"type": "core:TextMerge"})))]);
+    let plan = plan_alone(&wrong, &check(&wrong).plugin.unwrap());
+    assert!(plan.remarks.iter().all(|remark| remark.code != "no_nodes"));
 }
