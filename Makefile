@@ -140,6 +140,10 @@ FILE_OPERATIONS ?= 1000
 PLUGIN_KILLS ?= 20
 UPDATES ?= 200
 CALLS ?= 500
+# How often the registry is killed while hooks decide, how many results are masked, and how many chains agree with a model.
+HOOK_KILLS ?= 20
+MASKED ?= 1000
+CHAINS ?= 100000
 # How many runs wait while the plugin of their nodes is removed.
 WAITING ?= 100
 # How often the build of the large package set is killed.
@@ -172,8 +176,9 @@ bars: check-rust check-node check-chromium python $(CONSOLE)/node_modules/.packa
 	@TAVERN_TEST_FILE_OPERATIONS=$(FILE_OPERATIONS) \
 	  $(CARGO) test --locked --package e2e --test it -- files::model::
 	@TAVERN_TEST_PLUGIN_KILLS=$(PLUGIN_KILLS) TAVERN_TEST_UPDATES=$(UPDATES) TAVERN_TEST_CALLS=$(CALLS) \
-	  TAVERN_TEST_WAITING=$(WAITING) \
+	  TAVERN_TEST_WAITING=$(WAITING) TAVERN_TEST_HOOK_KILLS=$(HOOK_KILLS) TAVERN_TEST_MASKED=$(MASKED) \
 	  $(CARGO) test --release --locked --package e2e --test it -- plugins::
+	@TAVERN_TEST_CHAINS=$(CHAINS) $(CARGO) test --release --locked --package hook-chain
 	@$(MAKE) --no-print-directory packages packages-data
 	@TAVERN_TEST_SET=data TAVERN_TEST_KILLS=$(BUILD_KILLS) \
 	  $(CARGO) test --locked --package e2e --test it -- packages::build::a_build_that_is_killed

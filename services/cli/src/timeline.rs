@@ -265,6 +265,7 @@ impl Timeline {
             Kind::ApprovalEnded(ended) => {
                 self.line(event, "approval", &waits::approval(ended));
             }
+            Kind::HookApplied(applied) => self.line(event, "hook", &waits::hook(applied)),
             Kind::CallInDoubt(call) => self.line(event, "in doubt", &waits::in_doubt(call)),
             Kind::CallDecided(decided) => self.line(event, "decided", &waits::decided(decided)),
             kind => {

@@ -31,8 +31,8 @@ pub use native::{
 };
 pub use observation::{category_name, gives_handle, observation, output_bytes};
 pub use outcome::{
-    failure_from_proto, failure_to_proto, outcome_to_proto, violation_from_proto,
-    violation_to_proto,
+    failure_from_proto, failure_to_proto, outcome_from_proto, outcome_to_proto,
+    violation_from_proto, violation_to_proto,
 };
 pub use parsed::{
     call_to_proto, call_with_diagnostics_to_proto, diagnostic_to_proto, parsed_to_proto,

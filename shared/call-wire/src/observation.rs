@@ -31,7 +31,14 @@ pub fn observation(result: &CallResult) -> String {
         CallStatus::Rejected if !error.violations.is_empty() => rejected(tool, &error),
         _ => failed(tool, &error),
     };
-    bounded(text, most(result))
+    bounded(text + &warnings(result), most(result))
+}
+
+/// Words the warnings that hooks added to a result, a line each.
+fn warnings(result: &CallResult) -> String {
+    let lines = result.warnings.iter();
+    let lines = lines.map(|warning| format!("\nWarning: {}", words::neutralise(warning)));
+    lines.collect()
 }
 
 /// Words a success with its whole output.

@@ -1,6 +1,8 @@
 //! The outcome of a call, to the contract and back.
 
-use call_outcome::{CallOutcome, Category, Failure, FailureInner, Violation};
+use call_outcome::{
+    CallOutcome, Category, Failure, FailureInner, LongOutput as KeptOutput, Violation,
+};
 use contracts::tavern::common::v1::{
     self as common, CallError, CallResult, CallStatus, ErrorCategory, LongOutput,
 };
@@ -30,6 +32,27 @@ pub fn outcome_to_proto(outcome: &CallOutcome) -> CallResult {
         },
         error: outcome.failure().map(failure_to_proto),
         ..CallResult::default()
+    }
+}
+
+/// Converts an outcome from its message. An output that is not JSON is a text.
+pub fn outcome_from_proto(result: &CallResult) -> CallOutcome {
+    let failure = || failure_from_proto(&result.error.clone().unwrap_or_default());
+    match (result.status(), &result.long_output) {
+        (CallStatus::Succeeded, Some(long)) => CallOutcome::SucceededLong(KeptOutput {
+            head: long.head.clone(),
+            total_bytes: long.total_bytes,
+        }),
+        (CallStatus::Succeeded, None) => {
+            let output = serde_json::from_str(&result.output_json);
+            CallOutcome::Succeeded(output.unwrap_or_else(|_| result.output_json.clone().into()))
+        }
+        (CallStatus::Failed, _) => CallOutcome::Failed(failure()),
+        (CallStatus::InDoubt, _) => CallOutcome::InDoubt(failure()),
+        (CallStatus::Cancelled, _) => CallOutcome::Cancelled(failure()),
+        (CallStatus::Rejected | CallStatus::Skipped | CallStatus::Unspecified, _) => {
+            CallOutcome::Rejected(failure())
+        }
     }
 }
 

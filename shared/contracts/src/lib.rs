@@ -48,6 +48,13 @@ pub mod tavern {
             tonic::include_proto!("tavern.registry.v1");
         }
     }
+    /// The services that backends of plugins serve.
+    pub mod plugin {
+        /// Version 1.
+        pub mod v1 {
+            tonic::include_proto!("tavern.plugin.v1");
+        }
+    }
     /// Tenants, as services exchange them.
     pub mod tenant {
         /// Version 1.

@@ -86,6 +86,7 @@ pub fn kind_number(kind: &Kind) -> i32 {
         Kind::UsageReported(_) => 72,
         Kind::TurnForked(_) => 73,
         Kind::ResultTaken(_) => 74,
+        Kind::HookApplied(_) => 75,
     }
 }
 

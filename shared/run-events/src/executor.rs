@@ -131,7 +131,9 @@ impl Executor {
                     };
                     outcome.durability = durability_to_proto(recorder.durability()).into();
                     outcome::mark(&tracing::Span::current(), &outcome);
-                    finish(&recorder, outcome).await;
+                    if finish(&recorder, &outcome).await {
+                        recorder.finished(&outcome);
+                    }
                     None
                 }
                 End::Rests(departure) => Some(departure),
@@ -199,11 +201,12 @@ fn dropped(control: &RunControl) -> End {
     End::Finished(outcome::stopped(&reason, calls.collect()))
 }
 
-async fn finish(recorder: &Recorder, outcome: common::RunOutcome) {
+/// Records the end of a run. Returns whether it is recorded.
+async fn finish(recorder: &Recorder, outcome: &common::RunOutcome) -> bool {
     let mut wait = Duration::from_millis(50);
     for _ in 0..FINISH_TRIES {
         match recorder.finish(outcome.clone()).await {
-            Ok(_) | Err(AppendError::Finished) => return,
+            Ok(_) | Err(AppendError::Finished) => return true,
             Err(AppendError::Storage(error)) => {
                 tracing::warn!(error = %error, "the end of a run could not be stored yet");
                 tokio::time::sleep(wait).await;
@@ -211,9 +214,10 @@ async fn finish(recorder: &Recorder, outcome: common::RunOutcome) {
             }
             Err(error) => {
                 tracing::error!(run = %recorder.run_id(), error = %error, "the end of a run was not stored");
-                return;
+                return false;
             }
         }
     }
     tracing::error!(run = %recorder.run_id(), "the end of a run was not stored; it resumes at the next start");
+    false
 }

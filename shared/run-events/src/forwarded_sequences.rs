@@ -1,5 +1,6 @@
 //! The places up to which a run has recorded the logs of the runs below it.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use contracts::tavern::common::v1::{RunEvent, run_event::Kind};
@@ -39,7 +40,7 @@ impl ForwardedSequences {
     pub fn unrecorded(&self, mut event: RunEvent) -> Option<RunEvent> {
         event.origin_sequence = std::mem::take(&mut event.sequence);
         let (source, generation) = self.source(&event);
-        let last = self.last.get(source);
+        let last = self.last.get(&*source);
         let last = last.filter(|last| last.generation == generation);
         let was_recorded = event.origin_sequence != 0
             && last.is_some_and(|last| event.origin_sequence <= last.sequence);
@@ -56,33 +57,38 @@ impl ForwardedSequences {
             generation,
             sequence: event.origin_sequence,
         };
-        match self.last.get_mut(source) {
+        match self.last.get_mut(&*source) {
             Some(last) if last.generation == generation => {
                 last.sequence = noted.sequence.max(last.sequence);
             }
             Some(last) => *last = noted,
             None => {
-                let source = source.to_owned();
+                let source = source.into_owned();
                 self.last.insert(source, noted);
             }
         }
     }
 
     /// Returns the source of an event: the run directly below on the way to its run, or the call
-    /// whose tool wrote output, with the number of the tool's start, or its approval.
-    fn source<'a>(&self, event: &'a RunEvent) -> (&'a str, u64) {
+    /// whose tool wrote output, with the number of the tool's start, its approval, or one of its hooks.
+    fn source<'a>(&self, event: &'a RunEvent) -> (Cow<'a, str>, u64) {
         if event.run_id == self.own {
-            return match &event.kind {
+            let (source, generation) = match &event.kind {
                 Some(Kind::OutputChunk(chunk)) => (&chunk.effect_id, chunk.generation),
                 Some(Kind::OutputReset(reset)) => (&reset.effect_id, reset.generation),
                 Some(Kind::ProgressReported(report)) => (&report.effect_id, report.generation),
                 Some(Kind::ApprovalRequested(requested)) => (&requested.approval_id, 0),
                 Some(Kind::ApprovalEnded(ended)) => (&ended.approval_id, 0),
+                Some(Kind::HookApplied(applied)) => {
+                    let parts = [&*applied.effect_id, &applied.point, &applied.hook];
+                    return (Cow::Owned(parts.join("\0")), 0);
+                }
                 _ => (&event.run_id, 0),
             };
+            return (Cow::Borrowed(source), generation);
         }
         let mut below = event.parent_path.iter().skip_while(|run| **run != self.own);
-        (below.nth(1).unwrap_or(&event.run_id), 0)
+        (Cow::Borrowed(below.nth(1).unwrap_or(&event.run_id)), 0)
     }
 }
 

@@ -44,7 +44,12 @@ struct Inner {
     forwarded: Mutex<ForwardedSequences>,
     children: Children,
     call_waits: CallWaits,
+    /// Called once the end of the run is recorded. Locked to take or to replace it.
+    when_finished: Mutex<Option<WhenFinished>>,
 }
+
+/// The work that follows the recorded end of a run.
+type WhenFinished = Box<dyn FnOnce(CallContext, &common::RunOutcome) + Send>;
 
 /// The data that every event of a run carries.
 #[derive(Clone)]
@@ -123,6 +128,7 @@ impl Recorder {
                 forwarded,
                 children,
                 call_waits,
+                when_finished: Mutex::default(),
             }),
         }
     }
@@ -145,6 +151,27 @@ impl Recorder {
                 self.inner.unpaused_phase.store(phase, Ordering::Relaxed);
             }
         }
+    }
+
+    /// Sets the work that follows once the end of the run is recorded, with the context of the run. It must not wait.
+    pub fn when_finished(
+        &self,
+        work: impl FnOnce(CallContext, &common::RunOutcome) + Send + 'static,
+    ) {
+        *self.following() = Some(Box::new(work));
+    }
+
+    /// Does the work that follows the recorded end of the run.
+    pub(crate) fn finished(&self, outcome: &common::RunOutcome) {
+        let work = self.following().take();
+        if let Some(work) = work {
+            work(self.context_below(), outcome);
+        }
+    }
+
+    fn following(&self) -> MutexGuard<'_, Option<WhenFinished>> {
+        let following = self.inner.when_finished.lock();
+        following.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the run whose events are written.

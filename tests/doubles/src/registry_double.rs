@@ -278,6 +278,13 @@ impl CallService for RegistryDouble {
         Err(Status::unimplemented("the test double only calls"))
     }
 
+    async fn get_raw_result(
+        &self,
+        _: Request<proto::GetRawResultRequest>,
+    ) -> Result<Response<proto::GetRawResultResponse>, Status> {
+        Err(Status::unimplemented("the test double only calls"))
+    }
+
     async fn resolve_call(
         &self,
         _: Request<proto::ResolveCallRequest>,

@@ -9,7 +9,7 @@ use crate::{Finding, Tree};
 
 /// The shared crates, from the bottom up, each with the lower crates that it may use.
 #[rustfmt::skip] // one line per crate
-const SHARED: [(&str, &[&str]); 26] = [
+const SHARED: [(&str, &[&str]); 27] = [
     ("contracts", &[]),
     ("core-types", &[]),
     ("json-schema", &[]),
@@ -51,6 +51,7 @@ const SHARED: [(&str, &[&str]); 26] = [
             "contracts", "core-types", "settings", "sql-store", "run-log", "grpc-kit", "run-events",
         ],
     ),
+    ("hook-client", &["contracts", "grpc-kit"]),
     ("script-client", &["contracts", "grpc-kit", "run-events"]),
     (
         "run-client",
@@ -79,7 +80,13 @@ const PARTS: [(&str, &[&str]); 4] = [
     ),
     (
         "tool-registry",
-        &["domain", "plugin-package", "workspace-store", "service"],
+        &[
+            "domain",
+            "hook-chain",
+            "plugin-package",
+            "workspace-store",
+            "service",
+        ],
     ),
     (
         "workflow-execution",

@@ -10,6 +10,7 @@ use contracts::tavern::{
 };
 use core_types::RunOwner;
 use grpc_kit::{CallContext, Outbound, Patience, Transport};
+use hook_client::HookClient;
 use run_client::{CallClient, policy::START_PATIENCE};
 use run_events::Neighbours;
 use serde_json::Value;
@@ -23,6 +24,8 @@ pub struct Peers {
     pub registry: Transport,
     /// The calls of tool-registry.
     pub calls: CallClient,
+    /// The hooks of plugins, of which tool-registry decides.
+    pub hooks: HookClient,
     /// workflow-execution, for its workflows and runs.
     pub workflow: Transport,
     /// The services that know whether an ended run is still needed.
@@ -38,6 +41,7 @@ impl Peers {
             neighbours: Neighbours::new(registry.clone())
                 .with(RunOwner::Workflow, workflow.clone()),
             calls: CallClient::new(registry.clone()),
+            hooks: HookClient::new(registry.clone()),
             registry,
             workflow,
         }

@@ -14,6 +14,7 @@ mod directives;
 mod driver;
 mod ending;
 mod export;
+pub(crate) mod hooked;
 mod inventory;
 mod prompting;
 mod replay;
@@ -29,6 +30,7 @@ use agent_store::{conversations::Conversations, questions::Questions};
 use contracts::tavern::common::v1::{RunEvent, run_event::Kind};
 use core_types::{Clock, Tenant, Timestamp};
 use grpc_kit::{CallContext, Failure};
+use hook_client::HookClient;
 use model_client::Models;
 use run_client::CallClient;
 use run_events::{OpenRun, Recorder, RunMeta, Runs, timestamp_to_proto};
@@ -108,6 +110,11 @@ impl Runner {
     /// Returns the private states of agents.
     pub fn states(&self) -> &States {
         &self.inner.states
+    }
+
+    /// Returns the hooks of plugins.
+    pub(crate) fn hooks(&self) -> &HookClient {
+        &self.inner.peers.hooks
     }
 
     /// Returns the calls of the registry.
@@ -220,6 +227,11 @@ impl Runner {
         );
         let inner = Arc::clone(&self.inner);
         let writer = recorder.clone();
+        let hooks = inner.peers.hooks.clone();
+        let (profile, conversation) = (meta.subject.clone(), meta.conversation_id.clone());
+        recorder.when_finished(move |context, outcome| {
+            hooked::after_turn(&hooks, &context, (&profile, &conversation), outcome);
+        });
         let work = move |control| {
             let driver = Driver::new(inner, writer, control, meta, plan, state);
             async move {

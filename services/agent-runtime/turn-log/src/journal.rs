@@ -98,6 +98,7 @@ pub(crate) fn read(kind: &Kind) -> Meaning {
         | Kind::InstanceSlept(_)
         | Kind::InstanceWoke(_)
         | Kind::TurnForked(_)
+        | Kind::HookApplied(_)
         | Kind::ResultTaken(_) => return Meaning::Outside,
     };
     change.map_or(Meaning::Remark, Meaning::Change)

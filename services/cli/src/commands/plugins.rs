@@ -6,8 +6,11 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Subcommand;
+use contracts::tavern::registry::v1::plugin_service_client::PluginServiceClient;
 use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
-use contracts::tavern::registry::v1::{GetPluginRequest, ListPluginsRequest, Plugin};
+use contracts::tavern::registry::v1::{
+    GetPluginRequest, ListHooksRequest, ListPluginsRequest, Plugin, PluginHook,
+};
 
 use tonic::Code;
 
@@ -37,6 +40,8 @@ pub enum Command {
     Enable(change::Switched),
     /// Show the options of a plugin, or set some.
     Options(change::Options),
+    /// List the hooks of plugins by point, each point in the order in which its hooks run.
+    Hooks,
 }
 
 impl Command {
@@ -92,6 +97,15 @@ impl Command {
             Self::Disable(switched) => switched.set(remote, false).await?,
             Self::Enable(switched) => switched.set(remote, true).await?,
             Self::Options(options) => options.execute(remote).await?,
+            Self::Hooks => {
+                let mut plugins = PluginServiceClient::new(remote.connect()?);
+                let head = ["POINT", "HOOK", "ORDER", "HANDLER", "ON FAILURE", "STATE"];
+                list::print_all(remote.json, head, hook_row, async |_| {
+                    let listed = plugins.list_hooks(ListHooksRequest {}).await?;
+                    Ok((listed.into_inner().hooks, String::new()))
+                })
+                .await?;
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -105,6 +119,25 @@ fn row(plugin: &Plugin) -> [String; 6] {
         state(plugin),
         plugin.tool_ids.len().to_string(),
         plugin.diagnostics.len().to_string(),
+    ]
+}
+
+fn hook_row(hook: &PluginHook) -> [String; 6] {
+    let state = match (hook.suspended, &*hook.inactive_reason) {
+        (true, _) => format!("suspended: {}", hook.last_failure),
+        (false, "") if hook.failures > 0 => {
+            format!("{} failures: {}", hook.failures, hook.last_failure)
+        }
+        (false, "") => "active".to_owned(),
+        (false, reason) => reason.to_owned(),
+    };
+    [
+        hook.point.clone(),
+        hook.hook.clone(),
+        hook.order.to_string(),
+        hook.handler.clone(),
+        hook.on_failure.clone(),
+        state,
     ]
 }
 

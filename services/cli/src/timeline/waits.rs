@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use contracts::tavern::common::v1::{
-    ApprovalEnded, CallDecided, CallInDoubt, CallStatus, NodeWoken, Wait, WaitKind, WakeCause,
+    ApprovalEnded, CallDecided, CallInDoubt, CallStatus, HookAction, HookApplied, NodeWoken, Wait,
+    WaitKind, WakeCause,
 };
 
 use crate::program;
@@ -54,6 +55,24 @@ pub(super) fn approval(ended: &ApprovalEnded) -> String {
         reason => format!(": {reason}"),
     };
     format!("{} {verdict} {by}{reason}", ended.approval_id)
+}
+
+/// Returns the text for a hook that was applied.
+pub(super) fn hook(applied: &HookApplied) -> String {
+    let effect = match applied.action() {
+        HookAction::Continue => "continue".to_owned(),
+        HookAction::Replace => format!("replace {}", applied.pointers.join(", ")),
+        HookAction::Deny => "deny".to_owned(),
+        HookAction::Answer => "answer".to_owned(),
+        HookAction::Skip => "failed, passed over".to_owned(),
+        HookAction::Fail => "failed, refused".to_owned(),
+        HookAction::Unspecified => String::new(),
+    };
+    let reason = match applied.reason.as_str() {
+        "" => String::new(),
+        reason => format!(": {reason}"),
+    };
+    format!("{} at {} {effect}{reason}", applied.hook, applied.point)
 }
 
 /// Returns the text for a call in doubt: the cause, and the command that decides.

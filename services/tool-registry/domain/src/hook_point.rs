@@ -42,6 +42,8 @@ struct Row {
     change: &'static str,
     /// The variables of `when`.
     variables: &'static [&'static str],
+    /// The parts of the payload that may change.
+    mutable: &'static [&'static str],
 }
 
 const ROWS: [Row; 10] = [
@@ -52,6 +54,7 @@ const ROWS: [Row; 10] = [
         "call of a tool before it runs",
         "change its arguments, refuse it, or answer in the tool's place",
         &["call"],
+        &["/call/arguments"],
     ),
     row(
         ToolAfterCall,
@@ -60,6 +63,7 @@ const ROWS: [Row; 10] = [
         "result of a tool before it is used",
         "change the output, add warnings, or turn a success into a failure",
         &["call", "result"],
+        &["/result/output", "/result/warnings/-"],
     ),
     row(
         WorkflowBeforeExecute,
@@ -68,6 +72,7 @@ const ROWS: [Row; 10] = [
         "workflow before it begins",
         "change its inputs, or refuse it",
         &["run"],
+        &["/run/inputs"],
     ),
     row(
         TurnBefore,
@@ -76,6 +81,7 @@ const ROWS: [Row; 10] = [
         "text of a user before an agent reads it",
         "change it, or refuse it",
         &["turn"],
+        &["/turn/user_text"],
     ),
     row(
         ModelBeforeRequest,
@@ -84,6 +90,7 @@ const ROWS: [Row; 10] = [
         "request to a model before it is sent",
         "add messages to it, or refuse it",
         &["request"],
+        &["/request/messages/-"],
     ),
     row(
         ToolAfter,
@@ -92,6 +99,7 @@ const ROWS: [Row; 10] = [
         "recorded result of a tool",
         "",
         &["call", "result"],
+        &[],
     ),
     row(
         WorkflowAfterExecute,
@@ -100,6 +108,7 @@ const ROWS: [Row; 10] = [
         "workflow that has ended",
         "",
         &["run"],
+        &[],
     ),
     row(
         TurnAfter,
@@ -108,6 +117,7 @@ const ROWS: [Row; 10] = [
         "turn of an agent that has ended",
         "",
         &["turn"],
+        &[],
     ),
     row(
         ApprovalRequested,
@@ -116,6 +126,7 @@ const ROWS: [Row; 10] = [
         "request for an approval",
         "",
         &["approval"],
+        &[],
     ),
     row(
         PluginChanged,
@@ -124,6 +135,7 @@ const ROWS: [Row; 10] = [
         "change of a plugin",
         "",
         &["plugin"],
+        &[],
     ),
 ];
 
@@ -134,6 +146,7 @@ const fn row(
     sees: &'static str,
     change: &'static str,
     variables: &'static [&'static str],
+    mutable: &'static [&'static str],
 ) -> Row {
     Row {
         point,
@@ -142,6 +155,7 @@ const fn row(
         sees,
         change,
         variables,
+        mutable,
     }
 }
 
@@ -193,6 +207,30 @@ impl HookPoint {
     /// Returns the variables that the condition of a hook here may use.
     pub fn variables(self) -> &'static [&'static str] {
         self.row().variables
+    }
+
+    /// Returns the parts of the payload that hooks here may change, as JSON pointers; one with `/-` at its end is a list
+    /// to which they may add.
+    pub fn mutable(self) -> &'static [&'static str] {
+        self.row().mutable
+    }
+
+    /// Returns the actions of a decision here (rule R203).
+    pub fn actions(self) -> &'static [&'static str] {
+        match self {
+            ToolBeforeCall => &["continue", "replace", "deny", "answer"],
+            _ if self.is_observer() => &["continue"],
+            _ => &["continue", "replace", "deny"],
+        }
+    }
+
+    /// Sorts hooks of this point into the order in which they run: before an act by order, plugin and place in the
+    /// manifest, after it in reverse.
+    pub fn sort<T>(self, hooks: &mut [T], key: impl Fn(&T) -> (i64, &str, usize)) {
+        hooks.sort_by(|one, other| key(one).cmp(&key(other)));
+        if !self.is_before() {
+            hooks.reverse();
+        }
     }
 
     fn row(self) -> &'static Row {

@@ -20,6 +20,16 @@ pub struct Program {
     pub streamed: Option<StreamedOutput>,
 }
 
+impl Program {
+    /// Returns the command, as a manifest spells it.
+    pub fn command(&self) -> String {
+        let words = [&self.runtime, &self.entry]
+            .into_iter()
+            .chain(&self.arguments);
+        words.cloned().collect::<Vec<_>>().join(" ")
+    }
+}
+
 /// An output of a node type that a program writes piece by piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamedOutput {

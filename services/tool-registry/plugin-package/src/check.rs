@@ -6,7 +6,7 @@ use call_outcome::Violation;
 use settings::text_file;
 use tool_domain::{
     definition::{self, Definition, Implementation},
-    manifest::{self, Manifest},
+    manifest::{self, HookHandler, Manifest},
     package::{Package, PackageFile},
     permissions::{Permission, PermissionKind},
     plugin_node::{self, node_type_of},
@@ -61,6 +61,7 @@ pub fn check(files: &PluginFiles) -> Checked {
     let mut package_set = None;
     if let Some(manifest) = &manifest {
         violations.extend(reserved(manifest, files.package()));
+        violations.extend(hooks_of(manifest, files.package()));
         match PluginSet::of(manifest, files.package()) {
             Ok(set) => package_set = set.map(Arc::new),
             Err(wrong) => violations.extend(wrong),
@@ -114,6 +115,20 @@ fn reserved(manifest: &Manifest, package: &Package) -> Vec<Violation> {
                 kind.prefix()
             );
             found.push(Violation::new(path.clone(), "path_reserved", message));
+        }
+    }
+    found
+}
+
+/// Returns the violations of the programs that hooks name.
+fn hooks_of(manifest: &Manifest, package: &Package) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (index, hook) in manifest.hooks.iter().enumerate() {
+        if let HookHandler::Script(program) = &hook.handler
+            && let Err(wrong) = check_program(program, package, Some(manifest), "")
+        {
+            let place = format!("{MANIFEST}/hooks/{index}/handler/command");
+            found.extend(within(&place, wrong));
         }
     }
     found

@@ -6,8 +6,8 @@ mod output_text;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use contracts::tavern::common::v1::{
-    ApprovalEnded, CallResult, ModelTotal, OutputChunk, OutputStream, PendingWork, Run, RunEvent,
-    RunStarted, WorkKind, run_event::Kind,
+    ApprovalEnded, CallResult, HookApplied, ModelTotal, OutputChunk, OutputStream, PendingWork,
+    Run, RunEvent, RunStarted, WorkKind, run_event::Kind,
 };
 use core_types::{CallPath, Clock, Durability, Principal};
 use grpc_kit::CallContext;
@@ -243,7 +243,7 @@ impl InFlightCall {
         self.stage.send_if_modified(|stage| {
             let chunk = write(&mut stage.output);
             let chunk = chunk.map(|chunk| self.event(Kind::OutputChunk(chunk)));
-            chunk.map(|event| stage.output.add(event)).is_some()
+            chunk.is_some_and(|event| stage.output.add_output(event))
         });
     }
 
@@ -251,8 +251,36 @@ impl InFlightCall {
     pub fn progress(&self, fraction: Option<f64>, message: String) {
         self.stage.send_modify(|stage| {
             let report = stage.output.report(fraction, message);
-            stage.output.add(self.event(Kind::ProgressReported(report)));
+            let event = self.event(Kind::ProgressReported(report));
+            stage.output.add_output(event);
         });
+    }
+
+    /// Shows applications of hooks.
+    pub fn hooks_applied(&self, applied: &[HookApplied]) {
+        if applied.is_empty() {
+            return;
+        }
+        let events = applied
+            .iter()
+            .map(|applied| self.event(Kind::HookApplied(applied.clone())));
+        self.stage
+            .send_modify(|stage| events.for_each(|event| stage.output.add(event)));
+    }
+
+    /// Holds the output of the tool back until it is released or discarded.
+    pub fn hold_back(&self) {
+        self.stage.send_modify(|stage| stage.output.hold_back());
+    }
+
+    /// Shows the output that was held back.
+    pub fn release(&self) {
+        self.stage.send_if_modified(|stage| stage.output.release());
+    }
+
+    /// Drops the output that was held back.
+    pub fn discard(&self) {
+        self.stage.send_modify(|stage| stage.output.discard());
     }
 
     /// Shows that the call waits for people. Their decision is stored, so the call counts as

@@ -22,7 +22,8 @@ use std::{
 
 use call_wire::MAX_ATTEMPTS;
 use contracts::tavern::common::v1::{
-    CallDispatched, CallResult, CallSettled, CallStatus, ErrorReason, RunEvent, run_event::Kind,
+    CallDispatched, CallResult, CallSettled, CallStatus, ErrorReason, HookApplied, RunEvent,
+    run_event::Kind,
 };
 use core_types::{Clock, Durability, EffectId, IdSource, RequestId, RunOwner, Tenant};
 use grpc_kit::{Backoff, CallContext, Failure};
@@ -261,6 +262,43 @@ impl Ledger {
             }
             Err(CreateError::Storage(error)) => Err(storage_failure(&error)),
             Err(error) => Err(grpc_kit::internal(&error)),
+        }
+    }
+
+    /// Records the result of a tool before its hooks decide about it: durably, or with the next batch where the entry
+    /// began [`Beginning::InBatch`].
+    ///
+    /// # Errors
+    /// A failure when it cannot be recorded.
+    pub async fn returned(
+        &self,
+        writer: &RunWriter,
+        result: &CallResult,
+        in_batch: bool,
+    ) -> Result<(), Status> {
+        let events = codec::encode_returned(result, self.clock.now());
+        let recorded = match in_batch {
+            true => writer.submit_all(events).await,
+            false => writer.append(events).await,
+        };
+        recorded.map(drop).map_err(|error| match error {
+            AppendError::Storage(error) => storage_failure(&error),
+            AppendError::Fenced => taken_over(),
+            error => grpc_kit::internal(&error),
+        })
+    }
+
+    /// Records applications of hooks, with the next event that is durable.
+    pub async fn hooks_applied(&self, writer: &RunWriter, applied: &[HookApplied]) {
+        if applied.is_empty() {
+            return;
+        }
+        let events = applied.iter().map(|applied| {
+            let event = self.event(Kind::HookApplied(applied.clone()));
+            encode(&event, self.clock.now())
+        });
+        if let Err(error) = writer.submit_all(events.collect()).await {
+            tracing::warn!(%error, "the ledger could not note applications of hooks");
         }
     }
 

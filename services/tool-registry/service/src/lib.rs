@@ -25,6 +25,7 @@ mod bootstrap;
 pub mod conversation_files;
 pub mod dispatch;
 pub mod error;
+pub mod hooks;
 pub mod identities;
 pub mod in_flight;
 pub mod ledger;

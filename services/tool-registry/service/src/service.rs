@@ -35,6 +35,7 @@ use crate::{
         script::Scripts,
     },
     error::Error,
+    hooks::Hooks,
     identities::{Identities, Issuers},
     ledger::Ledger,
     peers::Peers,
@@ -75,12 +76,13 @@ pub struct ToolRegistry {
     neighbours: Neighbours,
     /// The services that have data of tenants, this one included.
     tenant_services: Vec<Transport>,
-    /// The exchange of tenants, the work of the audit, and the scans at the plugin directory.
-    endless: OnceCell<[AbortHandle; 3]>,
+    /// The exchange of tenants, the work of the audit, the scans at the plugin directory, and the view of its changes.
+    endless: OnceCell<[AbortHandle; 4]>,
     agent: Transport,
     store: Arc<dyn DocumentStore>,
     files: ConversationFiles,
     plugins: PluginCatalogue,
+    hooks: Hooks,
 }
 
 impl std::fmt::Debug for ToolRegistry {
@@ -147,22 +149,19 @@ pub async fn build_with(
     tools.restore().await?;
     let catalogue = tools.catalogue(Tenant::DEFAULT).await?;
     report(&approvals, &catalogue, &settings.approvals_file);
+    let sessions = Sessions::new(peers.sandbox);
+    let around = (sessions, peers.agent.clone(), Arc::clone(&clock));
     let dispatcher = Dispatcher {
-        builtins: Builtins::new(
-            files.clone(),
-            sandbox.clone(),
-            Sessions::new(peers.sandbox.clone()),
-            peers.agent.clone(),
-            Arc::clone(&clock),
-        ),
+        builtins: Builtins::new(files.clone(), sandbox.clone(), around),
         backends,
         scripts: Scripts::new(sandbox, files.clone()),
         runs: workflow_runs,
     };
+    let hooks = Hooks::new(tools.clone(), &dispatcher);
     let runs = Runs::new(runs, RunOwner::Registry, clock, Arc::clone(&ids));
     let calls = Calls::new(
         (tools.clone(), plugins.clone()),
-        dispatcher,
+        (dispatcher, hooks.clone()),
         ledger,
         (approvals.clone(), identities.clone(), audit.clone()),
         agents.clone(),
@@ -172,6 +171,7 @@ pub async fn build_with(
     let invocations = Invocations::new(runs, calls.clone(), ids);
     let registry = ToolRegistry {
         plugins,
+        hooks,
         tools,
         agents,
         approvals,
@@ -218,7 +218,11 @@ impl ToolRegistry {
             self.approvals.clone(),
             self.plugins.clone(),
         );
-        let plugins = PluginRpc::new(self.plugins.clone(), self.tools.clone(), catalogue.clone());
+        let plugins = PluginRpc::new(
+            self.plugins.clone(),
+            (self.tools.clone(), self.hooks.clone()),
+            catalogue.clone(),
+        );
         let calls = CallRpc::new(self.calls.clone(), self.invocations.clone());
         let tenants = TenantRpc::new(self.identities.tenants().clone());
         let identities = IdentityRpc::new(self.identities.clone(), self.tools.clone());
@@ -266,9 +270,9 @@ impl ToolRegistry {
         Ok(())
     }
 
-    /// Begins the work that lasts as long as the registry: the exchange of tenants, that of the audit and the scans at
-    /// the plugin directory, which it returns, the reading of issuers' keys, and retention.
-    async fn begin_endless_work(&self) -> [AbortHandle; 3] {
+    /// Begins the work that lasts as long as the registry: the exchange of tenants, that of the audit, the scans at the
+    /// plugin directory and the view of its changes, which it returns, the reading of issuers' keys, and retention.
+    async fn begin_endless_work(&self) -> [AbortHandle; 4] {
         self.tools.read_package_sets();
         self.identities.begin_reading_keys();
         let (identities, services) = (self.identities.clone(), self.tenant_services.clone());
@@ -279,10 +283,13 @@ impl ToolRegistry {
         let runs = self.invocations.runs();
         retention::begin(self.retention, runs, calls, neighbours, agent);
         let scans = tokio::spawn(self.plugins.clone().keep_scanning());
+        let hooks = self.hooks.clone();
+        let changes = tokio::spawn(hooks.keep_showing_changes(self.plugins.clone()));
         [
             exchange,
             self.audit.begin().abort_handle(),
             scans.abort_handle(),
+            changes.abort_handle(),
         ]
     }
 

@@ -6,22 +6,28 @@ mod change;
 mod choices;
 mod choose;
 mod derived;
+mod hook_chains;
 mod not_active;
 mod put;
 mod revision;
 mod view;
 
 use call_outcome::{Category, Failure, Violation, sentences};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{
+    Arc, PoisonError, RwLock,
+    atomic::{AtomicU16, Ordering},
+};
 
 use contracts::tavern::workflow::v1::GetToolChoiceRequest;
 use core_types::{Clock, PerTenant, Tenant};
 use documents::DocumentStore;
 use grpc_kit::CallContext;
+use tokio::sync::watch;
 use tonic::Status;
 use tool_domain::{
     availability::WorkflowTools,
     catalogue::{Catalogue, Reading},
+    hook_point::HookPoint,
     plugin_node::node_type_of,
     tool::Tool,
 };
@@ -30,6 +36,7 @@ use crate::{
     dispatch::{ScriptTerms, backend::Backends, runs::ChildRuns, sandbox::PackageSets},
     store::StoreError,
 };
+use hook_chains::bit_of;
 use view::ToolsOfTenant;
 
 pub use active_plugin::ActivePlugin;
@@ -38,6 +45,7 @@ pub use change::{Change, ChangeError};
 pub use choices::PluginChoices;
 use choices::{SWITCHES_ID, Switches};
 pub(crate) use choose::Switch;
+pub use hook_chains::HookChains;
 pub use not_active::NotActive;
 pub use put::PutTool;
 pub use revision::Revision;
@@ -56,6 +64,9 @@ pub struct Tools {
 struct Shared {
     /// Replaced as a whole by a change of plugins. Locked for the time of a pointer copy only.
     revision: RwLock<Arc<Revision>>,
+    /// The points with hooks, as a bit for each.
+    hook_points: watch::Sender<u16>,
+    has_hooks: AtomicU16,
     tenants: PerTenant<ToolsOfTenant>,
     store: Arc<dyn DocumentStore>,
     clock: Arc<dyn Clock>,
@@ -162,6 +173,8 @@ impl Tools {
         Self {
             shared: Arc::new(Shared {
                 revision: RwLock::new(Arc::new(revision)),
+                hook_points: watch::Sender::default(),
+                has_hooks: AtomicU16::default(),
                 tenants: PerTenant::new(MAX_TENANTS),
                 store,
                 clock,
@@ -189,10 +202,25 @@ impl Tools {
     }
 
     /// Puts another revision in force. Calls under way keep the one with which they began.
-    pub(crate) fn put_in_force(&self, revision: Revision) {
+    pub(crate) fn put_in_force(&self, mut revision: Revision) {
         let present = self.shared.revision.write();
         let mut present = present.unwrap_or_else(PoisonError::into_inner);
+        revision.hooks = Arc::new(HookChains::of(&revision.plugins, &present.hooks));
+        let points = revision.hooks.bits();
         *present = Arc::new(revision);
+        self.shared.has_hooks.store(points, Ordering::Release);
+        let points_now = &self.shared.hook_points;
+        points_now.send_if_modified(|before| std::mem::replace(before, points) != points);
+    }
+
+    /// Whether a plugin in force has a hook at a point.
+    pub(crate) fn has_hooks(&self, point: HookPoint) -> bool {
+        self.shared.has_hooks.load(Ordering::Acquire) & bit_of(point) != 0
+    }
+
+    /// Returns a receiver that sees each change of the points with hooks.
+    pub(crate) fn hook_points(&self) -> watch::Receiver<u16> {
+        self.shared.hook_points.subscribe()
     }
 
     /// Begins to read the package sets, so that no call has to wait for them.

@@ -165,6 +165,7 @@ impl<'e> Ends<'e> {
             }
             Kind::ApprovalRequested(asked) => !self.is_effect_over(&asked.effect_id, ""),
             Kind::ApprovalEnded(ended) => !self.is_effect_over(&ended.effect_id, ""),
+            Kind::HookApplied(applied) => !self.is_effect_over(&applied.effect_id, ""),
             Kind::CallInDoubt(doubt) => !self.is_effect_over(&doubt.effect_id, ""),
             Kind::CallDecided(decided) => !self.is_effect_over(&decided.effect_id, ""),
             Kind::NodeWaiting(waiting) => waiting.wait.as_ref().is_some_and(|wait| {

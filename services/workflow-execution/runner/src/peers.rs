@@ -15,6 +15,7 @@ use contracts::tavern::sandbox::v1::{
 };
 use core_types::RunOwner;
 use grpc_kit::{CallContext, Outbound, Transport};
+use hook_client::HookClient;
 use run_client::CallClient;
 use run_events::Neighbours;
 use tonic::Status;
@@ -25,6 +26,8 @@ pub struct Peers {
     registry: Transport,
     /// Makes calls, each with a context of its own.
     pub calls: CallClient,
+    /// The hooks of plugins, of which the registry decides.
+    pub hooks: HookClient,
     sandbox: Transport,
     /// agent-runtime, for the turns of agents.
     pub agent: Transport,
@@ -57,6 +60,7 @@ impl Peers {
         Self {
             neighbours: Neighbours::new(registry.clone()).with(RunOwner::Agent, agent.clone()),
             calls: CallClient::new(registry.clone()),
+            hooks: HookClient::new(registry.clone()),
             registry,
             sandbox,
             agent,

@@ -2,6 +2,7 @@
 //!
 //! - `start`, `target`, `concurrency`: starting runs.
 //! - `fork`, `fork_edit`: starting a run that takes over parts of another.
+//! - `hooked`: the hooks of plugins about runs.
 //! - `recover`, `definition_store`: resuming open runs, with the definitions that they execute.
 //! - `schedules`: schedules, and starting runs at their times.
 
@@ -9,6 +10,7 @@ mod concurrency;
 mod definition_store;
 mod fork;
 mod fork_edit;
+mod hooked;
 mod recover;
 mod schedules;
 mod start;
@@ -17,6 +19,7 @@ mod target;
 use std::sync::Arc;
 
 use core_types::{Clock, IdSource};
+use hook_client::HookClient;
 use run_events::Runs;
 
 use crate::library::Library;
@@ -31,6 +34,8 @@ pub(crate) use schedules::{ScheduleTicker, Schedules};
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) library: Library,
+    /// The hooks of plugins.
+    pub(crate) hooks: HookClient,
     pub(crate) runs: Runs,
     pub(crate) runner: Arc<Runner>,
     pub(crate) clock: Arc<dyn Clock>,

@@ -87,6 +87,7 @@ pub async fn build_with(
     );
     runs.pause_below(peers.agent.clone());
     let neighbours = peers.neighbours.clone();
+    let hooks = peers.hooks.clone();
     let bounds = RunBounds {
         active: settings.max_active_runs,
         queued: settings.max_queued_runs,
@@ -95,6 +96,7 @@ pub async fn build_with(
     let tenants = runs.tenants().clone();
     let inner = Inner {
         library,
+        hooks,
         runs,
         runner: Arc::new(Runner::new(
             peers,

@@ -84,7 +84,7 @@ fn framed(message: &[u8]) -> Vec<u8> {
 }
 
 /// A text frame of a WebSocket client, masked with zeros.
-fn frame(text: &str) -> Vec<u8> {
+pub(crate) fn frame(text: &str) -> Vec<u8> {
     let mut frame = vec![0x81, 0x80 | 126];
     frame.extend((text.len() as u16).to_be_bytes());
     frame.extend([0; 4]);

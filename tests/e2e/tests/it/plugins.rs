@@ -1,6 +1,7 @@
 //! Plugins as packages that are installed, over the wire, with a real sandbox.
 
 mod files;
+mod hooks;
 mod kills;
 mod load;
 mod nodes;

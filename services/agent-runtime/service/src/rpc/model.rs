@@ -15,13 +15,17 @@ use contracts::tavern::{
 };
 use futures::{StreamExt, stream::BoxStream};
 use grpc_kit::{CallContext, Failure};
+use hook_client::HookClient;
 use model_client::{Model, ModelError, ModelRequest, Models, Piece, Refusal};
 use tonic::{Code, Request, Response, Status};
 use tracing::Instrument;
 
 use crate::{
     error::no_such_model,
-    runner::{describe, describe_model},
+    runner::{
+        describe, describe_model,
+        hooked::{before_request, denied},
+    },
     wire,
 };
 
@@ -34,12 +38,13 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Clone, Debug)]
 pub struct ModelRpc {
     models: Models,
+    hooks: HookClient,
 }
 
 impl ModelRpc {
-    /// Serves these models.
-    pub fn new(models: Models) -> Self {
-        Self { models }
+    /// Serves these models; hooks see each request.
+    pub fn new(models: Models, hooks: HookClient) -> Self {
+        Self { models, hooks }
     }
 }
 
@@ -87,6 +92,12 @@ impl ModelService for ModelRpc {
             .models
             .get(&name)
             .ok_or_else(|| no_such_model(Some(&name)))?;
+        let place = (&*name, "");
+        let hooked = before_request(&self.hooks, &context, place, &asked.messages).await?;
+        if let Some(denial) = hooked.denial {
+            return Err(denied("the model was not asked", &denial).into_status());
+        }
+        asked.messages.extend(hooked.messages);
         if let Some(grant) = grant {
             keep_within(&mut asked, &model, &grant)?;
         }

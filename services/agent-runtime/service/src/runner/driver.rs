@@ -14,6 +14,7 @@ mod compact;
 mod deliberate;
 mod deliberation;
 mod earlier_turns;
+mod hooked;
 mod live_log;
 mod queue;
 mod shown_states;

@@ -17,15 +17,16 @@ use agent_store::{
     store::StateOwner,
 };
 use call_catalogue::Dialect;
-use contracts::tavern::common::v1::{Run, RunOptions};
+use contracts::tavern::common::v1::{Run, RunOptions, run_event::Kind};
 use core_types::RequestId;
 use grpc_kit::{CallContext, Failure};
+use hook_client::Point;
 use model_client::Models;
 use run_events::{Runs, StartRun, Started, to_its_end};
 
 use crate::{
     error::{no_such_model, no_such_profile, run_lost, store_failure},
-    runner::{Runner, TURN},
+    runner::{Runner, TURN, hooked::before_turn},
     running_scenes::{RunningScenes, SceneInstance},
     settings::AgentSettings,
 };
@@ -157,8 +158,9 @@ impl Inner {
         let inner = self;
         let scenes = &inner.running_scenes;
         let instance = scenes.instance(context, &turn.conversation_id);
-        let known = inner.profile(context, &turn.profile_id, instance.as_ref());
-        let known = known.await?;
+        let known = inner
+            .profile(context, &turn.profile_id, instance.as_ref())
+            .await?;
         let _one_asks_at_a_time = match &instance {
             Some(instance) => inner.refuse_cycle(context, instance).await?,
             None => None,
@@ -181,16 +183,18 @@ impl Inner {
             plan.know_agents(instance.agents());
         }
         inner.check_model(&plan)?;
-        let conversation_id = turn.conversation_id.as_str();
+        let conversation_id = &*turn.conversation_id.clone();
         let tenant = context.tenant();
         let _one_at_a_time = inner.conversations.lock(tenant, conversation_id).await;
         inner.check_conversation(context, &turn).await?;
         let is_queued = inner.queues(context, &turn).await?;
-        let room = inner.runner.admit(context.tenant()).await?;
+        let hooked = inner.hooked(context, &mut turn).await?;
+        let room = inner.runner.admit(tenant).await?;
         if !turn.ephemeral {
             inner.begin(context, conversation_id, &profile).await?;
         }
         let input = turn.input;
+        let given = input.history.iter().map(message_given);
         let start = StartRun {
             subject: profile.id.to_string(),
             conversation_id: turn.conversation_id,
@@ -200,7 +204,7 @@ impl Inner {
             input_json: input.opening.to_json(),
             input_is_model_text: matches!(input.opening, Opening::ModelText { .. }),
             options: turn.options,
-            first_events: input.history.iter().map(message_given).collect(),
+            first_events: given.chain(hooked).collect(),
             ..run_of(&plan)
         };
         match inner.runs.start(context, start).await? {
@@ -281,6 +285,30 @@ impl Inner {
             Some(known) => Ok(known),
             None => Err(no_such_profile(tenant, id, &self.profiles).await),
         }
+    }
+
+    /// Passes the text of a user through the hooks before a turn, unless the turn was started before. Returns their
+    /// events.
+    async fn hooked(
+        &self,
+        context: &CallContext,
+        turn: &mut NewTurn,
+    ) -> Result<Vec<Kind>, Failure> {
+        let Opening::UserMessage(text) = &turn.input.opening else {
+            return Ok(Vec::new());
+        };
+        let hooks = self.runner.hooks();
+        if !hooks.may_have(Point::TurnBefore)
+            || self.is_known(context, turn.scope, &turn.request_id).await?
+        {
+            return Ok(Vec::new());
+        }
+        let place = (&*turn.profile_id, &*turn.conversation_id);
+        let hooked = before_turn(hooks, context, place, text).await?;
+        if let Some(text) = hooked.text {
+            turn.input.opening = Opening::UserMessage(text);
+        }
+        Ok(hooked.applied.into_iter().map(Kind::HookApplied).collect())
     }
 
     /// Refuses a conversation that the caller cannot see, and a new one that a client cannot begin.

@@ -315,9 +315,10 @@ async fn a_registry_that_is_not_there_yet_is_waited_for() {
     let world = World::new(registry.clone(), &["Work"], &turns);
     let (transport, slot) = grpc_kit::late();
     let running = world.build_with(transport).await;
-    let run_id = running.begin(says("work")).await;
     let agent = grpc_kit::local(&running.runtime.services());
-    slot.fill(registry.connect(agent).await);
+    // Whether a hook sees the turn is known only once the registry answers.
+    let filled = async { slot.fill(registry.connect(agent).await) };
+    let (run_id, ()) = tokio::join!(running.begin(says("work")), filled);
     assert_eq!(running.follow(&run_id, 0).await.text(), "ok");
 }
 

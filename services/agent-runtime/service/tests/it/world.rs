@@ -450,5 +450,6 @@ fn word(kind: &Kind) -> &'static str {
         Kind::UsageReported(_) => "used",
         Kind::TurnForked(_) => "forked",
         Kind::ResultTaken(_) => "result taken",
+        Kind::HookApplied(_) => "hook applied",
     }
 }

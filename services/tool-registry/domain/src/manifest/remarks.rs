@@ -32,11 +32,6 @@ fn without_effect(manifest: &Manifest) -> Vec<Diagnostic> {
             "front-end assets are not served yet",
         ),
         (
-            !manifest.hooks.is_empty(),
-            "/hooks",
-            "hooks of plugins are not run yet",
-        ),
-        (
             !manifest.overrides.is_empty(),
             "/services",
             "services are not replaced by plugins yet",

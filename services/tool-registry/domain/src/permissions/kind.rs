@@ -52,7 +52,7 @@ use PermissionState::{InForce, Listed, NotYet};
 const KINDS: [(Kind, &str, PermissionState); 14] = [
     (Kind::Network, "network", NotYet),
     (Kind::Secrets, "secrets", NotYet),
-    (Kind::ServerHooks, "hooks:hook:server", NotYet),
+    (Kind::ServerHooks, "hooks:hook:server", InForce),
     (Kind::ServiceOverride, "services.override", NotYet),
     (Kind::ToolCall, "tools.call", NotYet),
     (Kind::Storage, "storage", InForce),

@@ -24,10 +24,10 @@ pub(super) fn planned(input: &PlanInput<'_>) -> Vec<PlannedHook> {
             .chain(foreign)
             .filter(|(point, ..)| *point == hook.point)
             .collect();
-        chain.sort_unstable();
-        if !hook.point.is_before() {
-            chain.reverse();
-        }
+        let point = hook.point;
+        point.sort(&mut chain, |(_, order, name, place, _)| {
+            (*order, *name, *place)
+        });
         if hook.point.is_observer() {
             chain.retain(|(_, _, name, _, id)| (*name, *id) == (plugin, hook.id.as_str()));
         }

@@ -235,7 +235,7 @@ fn the_plan_of_the_example_has_the_json_of_the_design() {
         .iter()
         .map(|each| each.code.as_str())
         .collect();
-    assert_eq!(codes, ["permission_not_yet"; 8]);
+    assert_eq!(codes, ["permission_not_yet"; 6]);
     assert!(!plan.is_installable());
     let read: Plan = serde_json::from_value(found).unwrap();
     assert_eq!(read, plan);
@@ -552,7 +552,8 @@ fn a_plan_reads_well_before_it_is_approved() {
         "\nNew permissions\n  high risk    Sees every call of a tool before it runs, and may change its arguments, \
          refuse it, or answer in the tool's place.  [hooks:hook:server:tool:before-call]\n",
         "               The author's reason: Adds the unit that the user chose.\n",
-        "               Used by hook metric-units.\n               Does not work yet.\n",
+        "               Used by hook metric-units.\n",
+        "               Does not work yet.\n",
         "  high risk    Reads the secret weather_api_key.  [secrets:weather_api_key]\n",
         "  city-weather:forecast (changed: its implementation or the files that it runs)\n    \
          It declares that it changes nothing.\n",

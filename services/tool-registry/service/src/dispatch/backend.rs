@@ -6,6 +6,7 @@
 mod allowed;
 mod codec;
 mod exchange;
+mod hooks;
 mod reflection;
 mod refusal;
 mod servers;
@@ -31,6 +32,7 @@ use crate::store::StoreError;
 pub use allowed::AllowedHosts;
 use codec::DynamicCodec;
 use exchange::Exchange;
+pub use hooks::APPLY as APPLY_HOOK;
 pub use servers::{Backends, Found, Servers};
 use tool_domain::definition::Flags;
 
@@ -110,7 +112,9 @@ pub struct Backend {
     pub endpoint: String,
     /// A serialised `FileDescriptorSet` of all services that it offers.
     pub descriptors: Vec<u8>,
-    /// Changes with the address or the descriptors.
+    /// The principal as which the server calls Tavern; empty if it is not stated.
+    pub principal: String,
+    /// Changes with the address, the descriptors or the principal.
     pub etag: String,
     channel: Channel,
     methods: HashMap<String, MethodDescriptor>,
@@ -140,11 +144,22 @@ impl Backend {
         Ok(Self {
             name: name.to_owned(),
             endpoint: endpoint.to_owned(),
+            principal: String::new(),
             etag: etag_of(endpoint, &descriptors),
             descriptors,
             channel,
             methods,
         })
+    }
+
+    /// Sets the principal as which the server calls Tavern.
+    #[must_use]
+    pub fn calling_as(mut self, principal: &str) -> Self {
+        principal.clone_into(&mut self.principal);
+        if !principal.is_empty() {
+            self.etag = etag_of(&self.etag, principal.as_bytes());
+        }
+        self
     }
 
     /// Returns the effects that a method declares by its `idempotency_level`; none if the method is
@@ -164,6 +179,11 @@ impl Backend {
             parallel_safe: true,
             ..Flags::default()
         })
+    }
+
+    /// Whether it has a method that takes one message, `package.Service/Method`.
+    pub fn has_method(&self, method: &str) -> bool {
+        self.methods.contains_key(method)
     }
 
     /// Returns the methods that take one message as `package.Service/Method`, sorted.

@@ -155,9 +155,7 @@ impl Builtins {
     pub fn new(
         files: ConversationFiles,
         sandbox: Sandbox,
-        sessions: Sessions,
-        agent: Transport,
-        clock: Arc<dyn Clock>,
+        (sessions, agent, clock): (Sessions, Transport, Arc<dyn Clock>),
     ) -> Self {
         Self {
             files,

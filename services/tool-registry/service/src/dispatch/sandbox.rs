@@ -15,7 +15,7 @@ use contracts::tavern::{
     sandbox::v1::{ExecuteRequest, ExecuteResponse},
 };
 use futures::StreamExt;
-use grpc_kit::{Patience, Transport};
+use grpc_kit::{CallContext, Patience, Transport};
 use script_client::{Broken, ScriptEvent};
 use sha2::{Digest, Sha256};
 use tonic::{Code, Status};
@@ -62,6 +62,27 @@ impl Sandbox {
             Some(missing) => self.packages.not_installed(&missing, ran, failure).await,
             None => failure,
         }
+    }
+
+    /// Runs one program once, and shows nothing of it.
+    ///
+    /// # Errors
+    /// It was not run to its end.
+    pub(super) async fn ask(
+        &self,
+        request: ExecuteRequest,
+        context: &CallContext,
+    ) -> Result<ExecuteResponse, Failure> {
+        let script = script_client::run(&self.sandbox, context, request);
+        let mut events = pin!(script);
+        while let Some(event) = events.next().await {
+            if let ScriptEvent::Ended(response) =
+                event.map_err(|broken| failure_of(&broken.status))?
+            {
+                return Ok(*response);
+            }
+        }
+        unreachable!("the events of a script end with its end or an error")
     }
 
     /// Runs one program on files. Its output is shown as output of the call while it runs, except the stream `answer`,

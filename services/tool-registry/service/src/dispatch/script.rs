@@ -8,11 +8,13 @@ use contracts::tavern::{
         ExecuteRequest, ExecuteResponse, InputFile, ResultState, WorkspaceChanges, execute_request,
     },
 };
+use grpc_kit::CallContext;
 use json_schema::JsonLimits;
+use plugin_package::PluginSet;
 use serde_json::{Map, Value};
 
 use super::{
-    ResolvedCall,
+    ResolvedCall, ScriptTerms,
     sandbox::{
         CodeFiles, ProgramFiles, Ran, Sandbox, UNKNOWN_PACKAGE_SET, failed_verdict, has_exited,
         portable, tail,
@@ -20,7 +22,7 @@ use super::{
 };
 use crate::conversation_files::{ConversationFiles, blocking};
 use tool_domain::{
-    package::PackageFile,
+    package::{Package, PackageFile},
     permissions::WorkspaceAccess,
     program::{Program, StreamedOutput},
     script_output,
@@ -56,23 +58,10 @@ impl Scripts {
     pub(super) async fn execute(&self, program: &Program, resolved: &ResolvedCall) -> CallOutcome {
         let package = resolved.tool.definition().package.as_ref();
         let files = package.map_or(&[][..], |package| package.files());
-        let terms = &resolved.terms;
-        let own_set = terms
-            .package_set
-            .as_ref()
-            .filter(|set| program.packages.is_empty() && set.runtime.is_of(&program.runtime));
-        let packages = own_set.map_or(&program.packages, |set| &set.name);
-        let request = ExecuteRequest {
-            runtime: program.runtime.clone(),
-            packages: packages.clone(),
-            program: Some(execute_request::Program::EntryPath(program.entry.clone())),
-            files: files.iter().map(input_file).collect(),
-            arguments: program.arguments.clone(),
-            options_json: terms.options.as_deref().unwrap_or_default().to_owned(),
-            limits: terms.limits(),
-            stdin: resolved.arguments.text().as_bytes().to_vec(),
-            ..ExecuteRequest::default()
-        };
+        let input = resolved.arguments.text().as_bytes().to_vec();
+        let own_set = own_set(program, &resolved.terms);
+        let request = request_of(program, (files, &resolved.terms), input);
+        let packages = request.packages.clone();
         let storage = match self.storage(resolved).await {
             Ok(storage) => storage,
             Err(failure) => return CallOutcome::Failed(failure),
@@ -94,7 +83,7 @@ impl Scripts {
                     let stderr = String::from_utf8_lossy(&response.stderr);
                     let ran = Ran {
                         runtime: &program.runtime,
-                        packages,
+                        packages: &packages,
                         by_definition: true,
                     };
                     CallOutcome::Failed(self.sandbox.explained(failure, ran, &stderr).await)
@@ -114,6 +103,30 @@ impl Scripts {
                 CallOutcome::Failed(packages_missing(resolved))
             }
             Err(outcome) => outcome,
+        }
+    }
+
+    /// Runs a program of a plugin with an input until the deadline of the context, and returns the JSON that it answers.
+    /// It has no files but its package.
+    ///
+    /// # Errors
+    /// It did not answer.
+    pub(crate) async fn ask(
+        &self,
+        program: &Program,
+        (package, terms): (&Package, &ScriptTerms),
+        input: String,
+        context: &CallContext,
+    ) -> Result<Value, Failure> {
+        let mut request = request_of(program, (package.files(), terms), input.into_bytes());
+        let limits = request.limits.get_or_insert_default();
+        limits.wall_time = context
+            .remaining()
+            .and_then(|left| prost_types::Duration::try_from(left).ok());
+        let response = self.sandbox.ask(request, context).await?;
+        match failed_verdict(&response, &program.runtime) {
+            Some(failure) => Err(failure),
+            None => answer_of(&response),
         }
     }
 
@@ -185,6 +198,32 @@ async fn take(
         resolved.in_flight.output(OutputStream::Err, line);
     }
     Ok(())
+}
+
+/// Returns the package set of a program that names none: that of its plugin, if it is of the same runtime.
+fn own_set<'a>(program: &Program, terms: &'a ScriptTerms) -> Option<&'a PluginSet> {
+    let set = terms.package_set.as_deref();
+    set.filter(|set| program.packages.is_empty() && set.runtime.is_of(&program.runtime))
+}
+
+/// Makes the request for a program with the files and the terms of its plugin.
+fn request_of(
+    program: &Program,
+    (files, terms): (&[PackageFile], &ScriptTerms),
+    input: Vec<u8>,
+) -> ExecuteRequest {
+    let own_set = own_set(program, terms);
+    ExecuteRequest {
+        runtime: program.runtime.clone(),
+        packages: own_set.map_or(&program.packages, |set| &set.name).clone(),
+        program: Some(execute_request::Program::EntryPath(program.entry.clone())),
+        files: files.iter().map(input_file).collect(),
+        arguments: program.arguments.clone(),
+        options_json: terms.options.as_deref().unwrap_or_default().to_owned(),
+        limits: terms.limits(),
+        stdin: input,
+        ..ExecuteRequest::default()
+    }
 }
 
 fn input_file(file: &PackageFile) -> InputFile {

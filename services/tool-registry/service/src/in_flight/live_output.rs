@@ -17,6 +17,8 @@ pub struct LiveOutput {
     output: CallOutput,
     text: OutputText,
     events: Vec<Arc<RunEvent>>,
+    /// The output that is held back; `None` if it is shown at once.
+    held: Option<Vec<RunEvent>>,
 }
 
 /// The position of one follower in the output of a call.
@@ -49,9 +51,12 @@ impl LiveOutput {
         unseen
     }
 
-    /// Returns the beginning of the JSON text of the output, as far as it is written.
+    /// Returns the beginning of the JSON text of the output, as far as it is written and not held back.
     pub fn beginning(&self) -> String {
-        self.text.beginning()
+        match self.held {
+            None => self.text.beginning(),
+            Some(_) => String::new(),
+        }
     }
 
     /// Returns which start of the tool or of the run below wrote that beginning; 0 for the first.
@@ -88,9 +93,39 @@ impl LiveOutput {
     /// Begins anew. Earlier output is void and no longer kept.
     pub(super) fn begin_again(&mut self, now: Timestamp) -> OutputReset {
         self.events.clear();
+        if let Some(held) = &mut self.held {
+            held.clear();
+        }
         let reset = self.output.begin_again(now);
         self.text.begin_again(reset.generation);
         reset
+    }
+
+    /// Holds output back from now on.
+    pub(super) fn hold_back(&mut self) {
+        self.held.get_or_insert_default();
+    }
+
+    /// Shows the output that was held back, and later output at once. Returns whether there was any.
+    pub(super) fn release(&mut self) -> bool {
+        let held = self.held.take().unwrap_or_default();
+        let has_any = !held.is_empty();
+        held.into_iter().for_each(|event| self.add(event));
+        has_any
+    }
+
+    /// Drops the output that was held back, and later output.
+    pub(super) fn discard(&mut self) {
+        self.held = Some(Vec::new());
+    }
+
+    /// Adds an event of output at the next position, unless output is held back. Returns whether it is shown.
+    pub(super) fn add_output(&mut self, event: RunEvent) -> bool {
+        match &mut self.held {
+            Some(held) => held.push(event),
+            None => self.add(event),
+        }
+        self.held.is_none()
     }
 
     /// Adds an event at the next position.

@@ -15,6 +15,10 @@ use tonic::Status;
 
 /// The number of events that hold a decision. It is beyond the kinds of run events.
 const RESOLUTION_EVENT: i32 = 100;
+/// The number of events that hold a piece of a result as its tool returned it, before its hooks.
+const RETURNED_EVENT: i32 = 102;
+/// The most bytes of such a piece.
+const PIECE_BYTES: usize = 512 << 10;
 
 /// The content of an event about a call.
 pub(super) enum Recorded {
@@ -41,12 +45,37 @@ pub(super) fn encode_resolution(resolution: &CallResolution, time: Timestamp) ->
     NewEvent::new(time, RESOLUTION_EVENT, resolution.encode_to_vec())
 }
 
+/// Writes a result before its hooks as payloads of the log.
+pub(super) fn encode_returned(result: &CallResult, time: Timestamp) -> Vec<NewEvent> {
+    let bytes = result.encode_to_vec();
+    let pieces = bytes.chunks(PIECE_BYTES);
+    pieces
+        .map(|piece| NewEvent::new(time, RETURNED_EVENT, piece.to_vec()))
+        .collect()
+}
+
+/// Reads a result before its hooks from the events of an entry; none if it is not among them.
+pub(super) fn returned_in(events: &[Event]) -> Result<Option<CallResult>, Status> {
+    let pieces = events.iter().filter(|event| event.kind == RETURNED_EVENT);
+    let bytes: Vec<u8> = pieces.flat_map(|piece| piece.payload.to_vec()).collect();
+    match bytes.is_empty() {
+        true => Ok(None),
+        false => {
+            let result = CallResult::decode(&*bytes);
+            result.map(Some).map_err(|error| grpc_kit::internal(&error))
+        }
+    }
+}
+
 /// Decodes an event of an entry.
 pub(super) fn decode(stored: Event) -> Result<Recorded, Status> {
     let damaged = |error: prost::DecodeError| grpc_kit::internal(&error);
     if stored.kind == RESOLUTION_EVENT {
         let resolution = CallResolution::decode(stored.payload).map_err(damaged)?;
         return Ok(Recorded::Resolved(resolution));
+    }
+    if stored.kind == RETURNED_EVENT {
+        return Ok(Recorded::Other);
     }
     let event = RunEvent::decode(stored.payload).map_err(damaged)?;
     Ok(match event.kind {

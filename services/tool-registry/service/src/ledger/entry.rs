@@ -86,6 +86,8 @@ pub struct Entry {
     pub dispatched: Timestamp,
     /// The run that executes it, if one was noted.
     pub child_run_id: Option<String>,
+    /// The result as its tool returned it, where hooks decide about it.
+    pub returned: Option<Box<CallResult>>,
 }
 
 /// An attempt that settled.
@@ -185,6 +187,7 @@ pub(super) fn record_of(summary: &RunSummary) -> Result<Record, Status> {
 pub(super) fn read(summary: RunSummary, events: Vec<Event>) -> Result<LedgerEntry, Status> {
     let record = record_of(&summary)?;
     let (mut dispatched, mut child_run_id) = (None, None);
+    let returned = codec::returned_in(&events)?;
     let (mut settled, mut resolution) = (None, None);
     for stored in events {
         match codec::decode(stored)? {
@@ -203,6 +206,7 @@ pub(super) fn read(summary: RunSummary, events: Vec<Event>) -> Result<LedgerEntr
         arguments_json,
         dispatched,
         child_run_id,
+        returned: returned.map(Box::new),
     });
     match (entry, settled) {
         (Some(entry), Some(result)) => Ok(LedgerEntry::Settled(Box::new(Settled {

@@ -4,12 +4,13 @@
 //! the call, so that the place of a byte names its chunk.
 
 use call_outcome::{Category, Failure, LongOutput};
+use contracts::tavern::common::v1::CallResult;
 use core_types::{Clock, Durability};
-use run_log::{AppendError, Event, NewEvent, RunSummary, RunWriter, StorageError};
+use run_log::{AppendError, Event, NewEvent, RunState, RunSummary, RunWriter, StorageError};
 use std::sync::Arc;
 use tonic::Status;
 
-use super::{Ledger, MAX_EVENTS, Settled};
+use super::{Entry, Ledger, MAX_EVENTS, Settled, codec};
 
 /// The most of an output that the event which settles its call holds, in bytes.
 pub const MAX_INLINE_BYTES: usize = 960 << 10;
@@ -21,6 +22,8 @@ const MAX_BYTES_IN_MEMORY: u64 = 8 << 20;
 const CHUNK_EVENT: i32 = 101;
 /// The phase of an entry that holds chunks.
 const HOLDS_CHUNKS: i32 = 1;
+/// The most events in front of the chunks that an entry needs.
+const MAX_BEFORE_CHUNKS: usize = 128;
 /// Every chunk but the last has as many bytes.
 const CHUNK_BYTES: usize = 256 << 10;
 /// The beginning of an output that its result holds, in bytes.
@@ -169,6 +172,16 @@ impl Ledger {
         Ok(part_of(part, limit, long.total_bytes))
     }
 
+    /// Reads the result of an attempt as its tool returned it, before its hooks; none if no hook saw it.
+    ///
+    /// # Errors
+    /// A failure when the log cannot be read.
+    pub async fn raw_result(&self, entry: &Entry) -> Result<Option<CallResult>, Status> {
+        let events = self.logs.read(entry.summary.id, 0, MAX_BEFORE_CHUNKS).await;
+        let events = events.map_err(|error| grpc_kit::internal(&error))?;
+        codec::returned_in(&events)
+    }
+
     /// Reads the events of an entry, without the chunks of an output.
     pub(super) async fn events(&self, summary: &RunSummary) -> Result<Vec<Event>, Status> {
         let read = async |after, limit| {
@@ -178,8 +191,14 @@ impl Ledger {
         if summary.phase != HOLDS_CHUNKS {
             return read(0, MAX_EVENTS).await;
         }
-        let mut events = read(0, 1).await?;
-        events.extend(read(summary.last_sequence.saturating_sub(1).max(1), 1).await?);
+        let mut events = match summary.state {
+            // The result before its hooks stands in front of the chunks.
+            RunState::Open => read(0, MAX_BEFORE_CHUNKS).await?,
+            _ => read(0, 1).await?,
+        };
+        let last = summary.last_sequence.saturating_sub(1);
+        let read_to = events.last().map_or(0, |event| event.sequence);
+        events.extend(read(last.max(read_to), 1).await?);
         events.retain(|event| event.kind != CHUNK_EVENT);
         Ok(events)
     }

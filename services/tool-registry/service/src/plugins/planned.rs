@@ -3,15 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use call_outcome::Violation;
-use plugin_package::{Plugin, PluginFiles, TAVERN, check};
+use plugin_package::{MANIFEST, Plugin, PluginFiles, TAVERN, check};
 use serde_json::Map;
 use tool_domain::{
+    manifest::HookHandler,
     plan::{Dependents, HeldName, NameKind, Plan, PlanInput, PlanRemark, make, render},
     tool::Origin,
 };
 
 use super::{approval, catalogue::PluginCatalogue};
-use crate::tools::Revision;
+use crate::{dispatch::backend::APPLY_HOOK, tools::Revision};
 
 /// A plan as its caller reads it.
 #[derive(Clone, Debug, Default)]
@@ -68,9 +69,14 @@ impl PluginCatalogue {
         names.extend(plugin.nodes.iter().cloned());
         let unable = self.inner.surroundings.unable(&plugin);
         let (unable, dependents) = tokio::join!(unable, self.dependents(&names));
+        let unanswered = self.unanswered(&plugin).await;
         let around = (directory, expires);
         let mut plan = plan_of(&revision, (files, &plugin), around, &dependents);
-        let found = checked.violations.into_iter().chain(unable);
+        let found = checked
+            .violations
+            .into_iter()
+            .chain(unable)
+            .chain(unanswered);
         plan.refuse(found.map(PlanRemark::from));
         Planned {
             digest: plan.plan_digest.clone(),
@@ -81,6 +87,38 @@ impl PluginCatalogue {
             permissions: approval::asked_for(&plugin),
             expires: Some(expires),
         }
+    }
+
+    /// Returns the hooks whose backend is not registered, or has no method for hooks.
+    async fn unanswered(&self, plugin: &Plugin) -> Vec<Violation> {
+        let mut found = Vec::new();
+        for (index, hook) in plugin.manifest.hooks.iter().enumerate() {
+            let HookHandler::Backend(name) = &hook.handler else {
+                continue;
+            };
+            let backend = self.inner.tools.backend_of_installation(name).await;
+            let (code, message) = match backend {
+                Ok(Some(backend)) if backend.has_method(APPLY_HOOK) => continue,
+                Ok(Some(_)) => {
+                    let message = format!(
+                        "the backend '{name}' has no method {APPLY_HOOK}; add it, or name another backend"
+                    );
+                    ("missing_method", message)
+                }
+                Ok(None) => {
+                    let message =
+                        format!("no backend '{name}' is registered; add it by PutBackend");
+                    ("unknown_backend", message)
+                }
+                Err(error) => (
+                    "unknown_backend",
+                    format!("the backends cannot be read: {error}"),
+                ),
+            };
+            let place = format!("{MANIFEST}/hooks/{index}/handler/backend");
+            found.push(Violation::new(place, code, message));
+        }
+        found
     }
 
     /// Returns the documents of all tenants that name one of these tools.
@@ -118,7 +156,7 @@ fn plan_of(
         tavern: &TAVERN,
         held: &held(revision),
         effects: &effects.collect::<BTreeMap<_, _>>(),
-        hooks: &[],
+        hooks: &revision.hooks.chained(),
         dependents,
         option_values: &Map::new(),
     })

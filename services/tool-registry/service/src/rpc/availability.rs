@@ -11,9 +11,11 @@ use contracts::tavern::{
         ExplainAvailabilityRequest, ExplainAvailabilityResponse, ToolAvailability,
     },
 };
-use core_types::Principal;
+use core_types::{Principal, Tenant};
 use grpc_kit::{CallContext, Failure};
+use hook_chain::ActiveHook;
 use run_events::store_failure;
+use serde_json::json;
 use tonic::{Code, Status};
 
 use super::refusal;
@@ -29,6 +31,8 @@ use crate::{
 use tool_domain::{
     availability::{Layer, LayerVerdict, Scope, WorkflowTools},
     catalogue::Catalogue,
+    hook_point::HookPoint,
+    manifest::OnFailure,
     tool::Tool,
 };
 
@@ -38,6 +42,48 @@ struct Resolved {
     rights: Rights,
     agent: Option<Arc<Agent>>,
     workflow: Option<WorkflowTools>,
+}
+
+/// Returns a suspended hook whose failures refuse calls of a tool.
+async fn suspended(
+    tools: &Tools,
+    tenant: Tenant,
+    tool: &Tool,
+) -> Result<Option<Arc<ActiveHook>>, Status> {
+    let point = HookPoint::ToolBeforeCall;
+    if !tools.has_hooks(point) {
+        return Ok(None);
+    }
+    let view = tools.view(tenant).await;
+    let view = view.map_err(|error| store_failure(&error).into_status())?;
+    let call = json!({"tool_id": tool.id()});
+    let refuses = |hook: &&Arc<ActiveHook>| {
+        let when = hook.hook.when.as_ref();
+        let may_apply =
+            when.is_none_or(|when| cel_guard::holds(when, &[("call", &call)]) != Ok(false));
+        let denies = hook.hook.on_failure == OnFailure::Deny;
+        may_apply && denies && hook.health().is_suspended() && !view.choices.is_off(&hook.plugin)
+    };
+    Ok(view.revision.hooks.at(point).find(refuses).cloned())
+}
+
+/// Explains a tool whose calls a suspended hook refuses.
+fn of_suspended(hook: &ActiveHook) -> ToolAvailability {
+    let exists = LayerVerdict::passed(Layer::Exists, "");
+    let active = LayerVerdict {
+        layer: Layer::Active,
+        passes: false,
+        document: format!(
+            "the hook {} before its calls is suspended, and refuses those to which it applies: {}",
+            hook.name(),
+            hook.health().last_failure()
+        ),
+        remedy: format!(
+            "Correct the plugin, or switch it off: tavern plugins disable {}",
+            hook.plugin
+        ),
+    };
+    to_proto(AvailabilityVerdict::ToolNotAvailable, vec![exists, active])
 }
 
 /// Explains for each tool.
@@ -63,7 +109,10 @@ pub(super) async fn explain(
     let mut explained = Vec::with_capacity(request.tool_ids.len());
     for tool_id in request.tool_ids {
         let verdict = match tools.find(tenant, resolved.tool_named(&tool_id)).await {
-            Ok(tool) => resolved.of_tool(&tool, &catalogue, approvals),
+            Ok(tool) => match suspended(tools, tenant, &tool).await? {
+                Some(hook) => of_suspended(&hook),
+                None => resolved.of_tool(&tool, &catalogue, approvals),
+            },
             Err(Missing::Unavailable(status)) => return Err(refusal::unavailable(&status)),
             Err(Missing::Unknown { suggestions }) => resolved.of_unknown(suggestions, &catalogue),
             Err(Missing::NotActive(reason)) => {

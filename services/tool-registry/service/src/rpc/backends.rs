@@ -4,6 +4,7 @@ use contracts::tavern::registry::v1::{
     DeleteBackendRequest, DeleteBackendResponse, GetBackendResponse, ListBackendsRequest,
     ListBackendsResponse, PutBackendRequest, PutBackendResponse,
 };
+use core_types::Principal;
 use grpc_kit::{CallContext, Failure};
 use run_events::{request_hash, store_failure};
 use tonic::Status;
@@ -38,8 +39,15 @@ pub(super) async fn put(
     } else if name == "builtin" {
         failure.add_violation("name", "is the platform's own; take another name");
     }
+    let principal = request.principal.as_str();
+    if !principal.is_empty()
+        && let Err(problem) = Principal::new(principal)
+    {
+        failure.add_violation("principal", problem.to_string());
+    }
     failure.refuse_if_any()?;
-    let put = tools.put_backend(context.tenant(), (name, &request.endpoint), &change);
+    let server = (name, &*request.endpoint, principal);
+    let put = tools.put_backend(context.tenant(), server, &change);
     let put = put.await;
     let put = put.map_err(|error| refusal::of_change(error, &Resource::Backend(name), &change))?;
     let own = |backend| Found {

@@ -2,10 +2,10 @@
 
 use contracts::tavern::registry::v1::{
     CallToolRequest, CallToolResponse, CancelCallRequest, CancelCallResponse, GetCallRequest,
-    GetCallResponse, InvokeCallsRequest, InvokeCallsResponse, ListCallsRequest, ListCallsResponse,
-    ReadOutputRequest, ReadOutputResponse, ResolveCallRequest, ResolveCallResponse,
-    StartCallRequest, StartCallResponse, WatchCallRequest, WatchCallResponse,
-    call_service_server::CallService,
+    GetCallResponse, GetRawResultRequest, GetRawResultResponse, InvokeCallsRequest,
+    InvokeCallsResponse, ListCallsRequest, ListCallsResponse, ReadOutputRequest,
+    ReadOutputResponse, ResolveCallRequest, ResolveCallResponse, StartCallRequest,
+    StartCallResponse, WatchCallRequest, WatchCallResponse, call_service_server::CallService,
 };
 use futures::TryStreamExt;
 use grpc_kit::{CallContext, Drain};
@@ -72,6 +72,17 @@ impl CallService for CallRpc {
     async fn read_output(&self, request: Request<ReadOutputRequest>) -> Answer<ReadOutputResponse> {
         let context = CallContext::of(&request);
         calls::read_output(&self.calls, &context, request.into_inner())
+            .await
+            .map(Response::new)
+    }
+
+    async fn get_raw_result(
+        &self,
+        request: Request<GetRawResultRequest>,
+    ) -> Answer<GetRawResultResponse> {
+        let context = CallContext::of(&request);
+        let effect_id = &request.get_ref().effect_id;
+        calls::raw_result(&self.calls, &context, effect_id)
             .await
             .map(Response::new)
     }

@@ -6,10 +6,10 @@ use contracts::tavern::{
     common::v1::{ErrorReason, WatchDrain, WatchHeartbeat},
     registry::v1::{
         Call as RegistryCall, CallDecision, CallResolution, CallToolRequest, CallToolResponse,
-        CancelCallRequest, CancelCallResponse, GetCallResponse, ReadOutputRequest,
-        ReadOutputResponse, ResolveCallRequest, ResolveCallResponse, StartCallRequest,
-        StartCallResponse, WatchCallRequest, WatchCallResponse, call_tool_response::Record,
-        watch_call_response::Record as Watch,
+        CancelCallRequest, CancelCallResponse, GetCallResponse, GetRawResultResponse,
+        ReadOutputRequest, ReadOutputResponse, ResolveCallRequest, ResolveCallResponse,
+        StartCallRequest, StartCallResponse, WatchCallRequest, WatchCallResponse,
+        call_tool_response::Record, watch_call_response::Record as Watch,
     },
 };
 use core_types::{ConversationId, EffectId};
@@ -156,6 +156,21 @@ pub(super) async fn watch(
         };
         Ok(WatchCallResponse { record })
     }))
+}
+
+/// Returns the result of a call as its tool returned it.
+pub(super) async fn raw_result(
+    calls: &Calls,
+    context: &CallContext,
+    effect_id: &str,
+) -> Result<GetRawResultResponse, Status> {
+    let entry = match find(calls, context, effect_id).await? {
+        LedgerEntry::InFlight(entry) => *entry,
+        LedgerEntry::Settled(settled) => settled.entry,
+        LedgerEntry::Absent => return Err(refusal_of_missing(effect_id)),
+    };
+    let result = calls.ledger().raw_result(&entry).await?;
+    Ok(GetRawResultResponse { result })
 }
 
 /// Reads a part of the output of a settled call.
@@ -319,6 +334,7 @@ fn read_call(request: CallToolRequest, context: &CallContext) -> Result<Call, St
         grant: request.grant,
         profile_id: String::new(),
         package_digest: request.package_digest,
+        is_hooked: false,
         detached: false,
         body: None,
         is_first: false,

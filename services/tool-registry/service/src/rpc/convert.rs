@@ -66,6 +66,7 @@ pub fn backend_to_proto(found: &Found) -> registry::Backend {
         methods: backend.methods(),
         etag: backend.etag.clone(),
         shared: found.is_shared,
+        principal: backend.principal.clone(),
     }
 }
 

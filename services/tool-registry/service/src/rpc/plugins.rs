@@ -1,5 +1,6 @@
 //! Plugins as packages of the installation.
 
+mod hooks;
 mod node_types;
 mod options;
 mod watch_tools;
@@ -9,14 +10,15 @@ use std::sync::Arc;
 use contracts::tavern::{
     common::v1::ErrorReason,
     registry::v1::{
-        GetPluginOptionsRequest, GetPluginOptionsResponse, InstallPluginRequest,
-        InstallPluginResponse, PlanPluginRequest, PlanPluginResponse, PluginPlan,
-        ResolveNodeTypesRequest, ResolveNodeTypesResponse, RollbackPluginRequest,
-        RollbackPluginResponse, SetPluginStateRequest, SetPluginStateResponse, SetToolStateRequest,
-        SetToolStateResponse, UninstallPluginRequest, UninstallPluginResponse,
-        UpdatePluginOptionsRequest, UpdatePluginOptionsResponse, WatchPluginsRequest,
-        WatchPluginsResponse, WatchToolsRequest, WatchToolsResponse, plan_plugin_request::Part,
-        plugin_service_server::PluginService,
+        ApplyHooksRequest, ApplyHooksResponse, GetPluginOptionsRequest, GetPluginOptionsResponse,
+        InstallPluginRequest, InstallPluginResponse, ListHooksRequest, ListHooksResponse,
+        PlanPluginRequest, PlanPluginResponse, PluginPlan, ResolveNodeTypesRequest,
+        ResolveNodeTypesResponse, RollbackPluginRequest, RollbackPluginResponse,
+        SetPluginStateRequest, SetPluginStateResponse, SetToolStateRequest, SetToolStateResponse,
+        UninstallPluginRequest, UninstallPluginResponse, UpdatePluginOptionsRequest,
+        UpdatePluginOptionsResponse, WatchHookPointsRequest, WatchHookPointsResponse,
+        WatchPluginsRequest, WatchPluginsResponse, WatchToolsRequest, WatchToolsResponse,
+        plan_plugin_request::Part, plugin_service_server::PluginService,
     },
 };
 use core_types::Tenant;
@@ -33,6 +35,7 @@ use watch_tools::WatchedTools;
 
 use super::{Answer, CatalogueRpc, StreamOf, convert, refusal};
 use crate::{
+    hooks::Hooks,
     plugins::{PluginCatalogue, PluginChange, PluginError, Source},
     tools::{Switch, Tools},
 };
@@ -42,17 +45,23 @@ use crate::{
 pub struct PluginRpc {
     plugins: PluginCatalogue,
     tools: Tools,
+    hooks: Hooks,
     catalogue: CatalogueRpc,
     watched: Arc<WatchedTools>,
 }
 
 impl PluginRpc {
-    /// Takes the plugins, the tools, and the service that lists plugins.
-    pub fn new(plugins: PluginCatalogue, tools: Tools, catalogue: CatalogueRpc) -> Self {
+    /// Takes the plugins, the tools, the hooks, and the service that lists plugins.
+    pub fn new(
+        plugins: PluginCatalogue,
+        (tools, hooks): (Tools, Hooks),
+        catalogue: CatalogueRpc,
+    ) -> Self {
         Self {
             plugins,
             watched: Arc::new(WatchedTools::new(tools.clone())),
             tools,
+            hooks,
             catalogue,
         }
     }
@@ -70,6 +79,26 @@ impl PluginRpc {
 impl PluginService for PluginRpc {
     type WatchPluginsStream = StreamOf<WatchPluginsResponse>;
     type WatchToolsStream = StreamOf<WatchToolsResponse>;
+    type WatchHookPointsStream = StreamOf<WatchHookPointsResponse>;
+
+    async fn list_hooks(&self, request: Request<ListHooksRequest>) -> Answer<ListHooksResponse> {
+        let context = CallContext::of(&request);
+        hooks::list(&self.hooks, &context).await.map(Response::new)
+    }
+
+    async fn apply_hooks(&self, request: Request<ApplyHooksRequest>) -> Answer<ApplyHooksResponse> {
+        let context = CallContext::of(&request);
+        let applied = hooks::apply(&self.hooks, &context, request.get_ref());
+        applied.await.map(Response::new)
+    }
+
+    async fn watch_hook_points(
+        &self,
+        request: Request<WatchHookPointsRequest>,
+    ) -> Answer<Self::WatchHookPointsStream> {
+        let points = hooks::watch(&self.tools, Drain::of(&request));
+        Ok(Response::new(Box::pin(points)))
+    }
 
     async fn plan_plugin(
         &self,

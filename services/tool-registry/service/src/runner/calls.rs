@@ -4,10 +4,13 @@
 //! by the ledger whether the call is new, settled, or was cut off. A caller that asks for the same effect
 //! meanwhile joins. Without an effect id there is no ledger, and the task ends with its caller.
 
+mod conclude;
 mod detached;
+mod ending;
 mod execute;
 mod follow;
 pub mod handles;
+mod hooked;
 mod permit;
 mod prepare;
 mod recover;
@@ -44,6 +47,7 @@ use crate::{
     arguments::Arguments,
     audit::Audit,
     dispatch::Dispatcher,
+    hooks::Hooks,
     identities::Identities,
     in_flight::InFlightCall,
     ledger::{self, Effect, Entry, Ledger, LedgerEntry},
@@ -102,6 +106,8 @@ pub struct Call {
     pub attempt: u32,
     /// The package whose version of the tool is called; empty for the version in force.
     pub package_digest: String,
+    /// Whether its arguments passed through hooks.
+    pub is_hooked: bool,
     /// Whether no owner requests it again after a restart.
     pub detached: bool,
     /// The digest of the first request for the effect; `None` takes it from tool, arguments and principal.
@@ -153,6 +159,7 @@ struct Inner {
     tools: Tools,
     plugins: PluginCatalogue,
     dispatcher: Dispatcher,
+    hooks: Hooks,
     ledger: Ledger,
     approvals: Approvals,
     identities: Identities,
@@ -181,7 +188,7 @@ impl Calls {
     /// Takes everything that calls need.
     pub(crate) fn new(
         (tools, plugins): (Tools, PluginCatalogue),
-        dispatcher: Dispatcher,
+        (dispatcher, hooks): (Dispatcher, Hooks),
         ledger: Ledger,
         (approvals, identities, audit): (Approvals, Identities, Audit),
         agents: Agents,
@@ -194,6 +201,7 @@ impl Calls {
                 tools,
                 plugins,
                 dispatcher,
+                hooks,
                 ledger,
                 approvals,
                 identities,

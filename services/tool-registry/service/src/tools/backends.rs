@@ -27,7 +27,7 @@ impl Tools {
     pub async fn put_backend(
         &self,
         tenant: Tenant,
-        (name, endpoint): (&str, &str),
+        (name, endpoint, principal): (&str, &str, &str),
         change: &Change,
     ) -> Result<PutBackend, ChangeError> {
         let request = change.request("PutBackend");
@@ -46,7 +46,8 @@ impl Tools {
             .shared
             .backends
             .discover(tenant, name, endpoint)
-            .await?;
+            .await?
+            .calling_as(principal);
         let _changing = view.of_tenant.changing.lock().await;
         // The same request may have been carried out while the server was asked.
         if self.is_repeated(tenant, request).await? {
@@ -114,6 +115,17 @@ impl Tools {
     /// The store's failure.
     pub async fn backend(&self, tenant: Tenant, name: &str) -> Result<Option<Found>, StoreError> {
         self.shared.backends.get(tenant, name).await
+    }
+
+    /// Returns a gRPC server that the operator of the installation registered.
+    ///
+    /// # Errors
+    /// The store's failure.
+    pub(crate) async fn backend_of_installation(
+        &self,
+        name: &str,
+    ) -> Result<Option<Arc<Backend>>, StoreError> {
+        self.shared.backends.of_installation(name).await
     }
 
     /// Returns every gRPC server of a tenant by name, and the shared ones of other names.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use tool_domain::{catalogue::Catalogue, tool::Origin};
 
-use super::ActivePlugin;
+use super::{ActivePlugin, HookChains};
 
 /// One state of all plugins. It never changes: a change makes another one, and readers keep theirs.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +15,8 @@ pub struct Revision {
     pub catalogue: Arc<Catalogue>,
     /// The plugins by name.
     pub plugins: BTreeMap<String, Arc<ActivePlugin>>,
+    /// The hooks of the plugins; made when the revision is put in force.
+    pub hooks: Arc<HookChains>,
     /// The plugins that brought tools that were removed, by the ids of these tools.
     pub removed: BTreeMap<String, String>,
 }

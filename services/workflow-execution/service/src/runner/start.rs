@@ -109,8 +109,25 @@ impl Inner {
     ) -> Result<StartRunResponse, Status> {
         let concurrency = request.concurrency.clone();
         let tenant = context.tenant();
-        let checked = self.check(tenant, request).await?;
+        let mut checked = self.check(tenant, request).await?;
         start.subject = checked.subject;
+        if let Target::Definition(bundle) = &checked.target {
+            let inputs = &checked.inputs;
+            let hooked = self.before_execute(context, &start, &bundle.root, inputs);
+            let mut hooked = hooked.await?;
+            start.first_events.extend(hooked.events());
+            if let Some(denial) = &hooked.denial {
+                start.input_json = Value::Object(checked.inputs).to_string();
+                let (run, replayed) = self.begin_denied(context, start, denial).await?;
+                return Ok(StartRunResponse {
+                    run: Some(run),
+                    replayed,
+                });
+            }
+            if let Some(inputs) = hooked.inputs {
+                checked.inputs = inputs;
+            }
+        }
         start.input_json = Value::Object(checked.inputs.clone()).to_string();
         let planned = checked
             .target
@@ -216,6 +233,10 @@ impl Inner {
         }
         let waits = Waits::new(recorder.clone(), recorded, declared);
         let plan = Arc::clone(prepared.state.engine().plan());
+        let (hooks, workflow_id) = (self.hooks.clone(), prepared.workflow_id.clone());
+        recorder.when_finished(move |context, outcome| {
+            Self::show_end(&hooks, &context, &workflow_id, outcome);
+        });
         let checkpoints = Checkpoints::new(self.runs.clone(), recorder.clone(), plan);
         let of_run = (waits.clone(), checkpoints);
         span.in_scope(|| {
@@ -226,7 +247,11 @@ impl Inner {
         });
     }
 
-    async fn was_started(&self, context: &CallContext, request_id: &str) -> Result<bool, Failure> {
+    pub(super) async fn was_started(
+        &self,
+        context: &CallContext,
+        request_id: &str,
+    ) -> Result<bool, Failure> {
         // An invalid id is refused together with all other problems.
         match RequestId::new(request_id) {
             Ok(request_id) => Ok(self.run_by_request(context, &request_id).await?.is_some()),

@@ -122,7 +122,12 @@ impl Driver {
         if let Some(workflow) = self.plan.compaction.workflow.clone() {
             return self.summary_by(&workflow, covered, most_bytes).await;
         }
-        let request = self.summary_request(covered, most_bytes);
+        let mut request = self.summary_request(covered, most_bytes);
+        if let Some(request) = &mut request {
+            let name = self.plan.model.clone().unwrap_or_default();
+            let added = self.added_by_hooks(&name, &request.messages).await?;
+            request.messages.extend(added);
+        }
         match (model, request) {
             (Some(model), Some(request)) => summarise(model, request, self.control.clone()).await,
             _ => Ok(None),

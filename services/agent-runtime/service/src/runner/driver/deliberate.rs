@@ -79,7 +79,8 @@ impl Driver {
                 break not_paused;
             }
         };
-        let prompt = self.prompt();
+        let mut prompt = self.prompt();
+        let added = self.messages_of_hooks(&model, &prompt).await?;
         self.log.note(Kind::ModelRequested(common::ModelRequested {
             model: model.clone(),
             messages: u32::try_from(prompt.messages.len()).unwrap_or(u32::MAX),
@@ -88,6 +89,7 @@ impl Driver {
             goals_version: version(&self.states.goals).unwrap_or_default(),
             prompt_digest: prompt.digest(),
         }))?;
+        prompt.messages.extend(added);
         self.submit_noted().await?;
         drop(not_paused);
         let span = telemetry::spans::chat(&model);

@@ -59,6 +59,9 @@ struct StoredBackend {
     endpoint: String,
     /// A serialised `FileDescriptorSet` of everything it offers, in hexadecimal digits.
     descriptors: String,
+    /// The principal as which it calls Tavern.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    principal: String,
 }
 
 impl Backend {
@@ -67,6 +70,7 @@ impl Backend {
         let stored = StoredBackend {
             endpoint: self.endpoint.clone(),
             descriptors: hex::encode(&self.descriptors),
+            principal: self.principal.clone(),
         };
         json!(stored).to_string()
     }
@@ -178,7 +182,10 @@ impl Backends {
                 Backend::known(&row.id, &stored.endpoint, descriptors, channel)
             });
             match known {
-                Ok(backend) => drop(by_name.insert(row.id, Arc::new(backend))),
+                Ok(backend) => {
+                    let backend = backend.calling_as(&stored.principal);
+                    by_name.insert(row.id, Arc::new(backend));
+                }
                 Err(error) => {
                     tracing::error!(backend = row.id, %tenant, %error, "a stored gRPC server is left out");
                 }

@@ -2,24 +2,28 @@
 
 use call_outcome::{CallOutcome, Failure};
 use call_wire::MAX_ATTEMPTS;
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use contracts::tavern::common::v1::{CallApproval, CallDispatched, CallResult, CallStatus};
-use core_types::{ConversationId, Durability, Tenant, Timestamp};
+use core_types::{ConversationId, Durability, Tenant};
 use futures::FutureExt;
 use grpc_kit::CallContext;
 use run_log::RunWriter;
 use tonic::{Code, Status};
 
-use super::{Call, Inner, draining, handles::HandleTool, prepare::Ready};
+use super::{
+    Call, Inner,
+    conclude::{durability_number, timed},
+    draining,
+    ending::Ending,
+    handles::HandleTool,
+    prepare::Ready,
+};
 use crate::{
     arguments::Arguments,
-    dispatch::{ResolvedCall, ScriptTerms, without_handle},
+    dispatch::{ResolvedCall, ScriptTerms},
     in_flight::InFlightCall,
-    ledger::{self, Beginning, Effect, Entry, LedgerEntry, MAX_INLINE_BYTES, Record, Settled},
+    ledger::{self, Beginning, Effect, Entry, LedgerEntry, Record, Settled},
     runner::rights,
 };
 use tool_domain::tool::Tool;
@@ -217,6 +221,16 @@ impl Inner {
             in_flight: Arc::clone(in_flight),
             context: context.with_deadline(deadline),
         };
+        if let Some((hook, output)) = ready.answer {
+            let ending = Ending {
+                index: call.index,
+                defaulted: ready.defaulted,
+                answered_by: hook,
+                ..Ending::default()
+            };
+            let outcome = CallOutcome::Succeeded(output);
+            return self.conclude(&resolved, outcome, None, ending).await;
+        }
         // No change of rights is answered between this look-up and the dispatch.
         let leaving = self.identities.dispatching().await;
         let principal = resolved.context.principal();
@@ -228,12 +242,18 @@ impl Inner {
         }
         if in_flight.cancel_token().is_cancelled() {
             let outcome = CallOutcome::cancelled_before_start(resolved.tool.id());
-            return Ok(self.result(call.index, &resolved, &outcome, None, ready.defaulted));
+            let ending = Ending {
+                index: call.index,
+                defaulted: ready.defaulted,
+                ..Ending::default()
+            };
+            return Ok(self.result(&resolved, &outcome, &ending));
         }
         let writer = match effect {
             Some(effect) => {
                 let writer = self.journal(call, effect, &resolved, in_flight, in_batch);
                 let writer = writer.await?;
+                self.ledger.hooks_applied(&writer, &ready.applied).await;
                 let (tenant, approval) = (resolved.context.tenant(), ready.approval.as_ref());
                 self.forget_waiting(call, tenant, approval).await?;
                 Some(writer)
@@ -245,45 +265,18 @@ impl Inner {
         }
         let dispatched = self.clock.now();
         drop(leaving);
+        self.hold_back(&resolved).await?;
         let outcome = self.execute(&resolved).await?;
-        let result = CallResult {
+        let ending = Ending {
+            index: call.index,
+            dispatched: Some(dispatched),
+            defaulted: ready.defaulted,
             approval: ready.approval,
-            ..self.result(
-                call.index,
-                &resolved,
-                &outcome,
-                Some(dispatched),
-                ready.defaulted,
-            )
+            in_batch,
+            ..Ending::default()
         };
-        match writer {
-            Some(writer) if in_batch => self.record_behind(&writer, &result, in_flight).await,
-            Some(writer) => self.ledger.settle(&writer, &result).await?,
-            None => {}
-        }
-        Ok(result)
-    }
-
-    /// Ends a call whose callers need not wait until it is recorded. The effect stays in flight until then,
-    /// so that a repeat finds this result.
-    async fn record_behind(
-        &self,
-        writer: &RunWriter,
-        result: &CallResult,
-        in_flight: &InFlightCall,
-    ) {
-        let recorded = self.ledger.settle_in_batch(writer, result).await;
-        in_flight.end(Ok(result.clone()));
-        self.recording.fetch_add(1, Ordering::Relaxed);
-        let recorded = match recorded {
-            Ok(recorded) => recorded.await,
-            Err(error) => Err(error),
-        };
-        self.recording.fetch_sub(1, Ordering::Relaxed);
-        if let Err(error) = recorded {
-            let effect = result.effect_id.as_str();
-            tracing::warn!(%error, effect, "a call that has no effect is not recorded");
-        }
+        self.conclude(&resolved, outcome, writer.as_ref(), ending)
+            .await
     }
 
     /// Deletes the stored call of an approval, which the ledger has from now on.
@@ -362,6 +355,11 @@ impl Inner {
         in_flight: &Arc<InFlightCall>,
         context: CallContext,
     ) -> Result<CallResult, Status> {
+        if let Some(returned) = &open.returned {
+            return self
+                .conclude_returned(call, (&open, returned), in_flight, context)
+                .await;
+        }
         let permitted = self.permit_again(call, &open, in_flight, &context).await?;
         // No change of rights is answered between this look-up and the dispatch.
         let leaving = self.identities.dispatching().await;
@@ -407,16 +405,15 @@ impl Inner {
             context: context.with_deadline(deadline),
         };
         drop(leaving);
+        self.hold_back(&resolved).await?;
         let outcome = self.execute(&resolved).await?;
-        let result = self.result(
-            call.index,
-            &resolved,
-            &outcome,
-            Some(open.dispatched),
-            Vec::new(),
-        );
-        self.ledger.settle(&writer, &result).await?;
-        Ok(result)
+        let ending = Ending {
+            index: call.index,
+            dispatched: Some(open.dispatched),
+            ..Ending::default()
+        };
+        self.conclude(&resolved, outcome, Some(&writer), ending)
+            .await
     }
 
     /// Returns the tool, its terms and the arguments with which an open call is dispatched again, or the outcome with
@@ -451,7 +448,11 @@ impl Inner {
     }
 
     /// Returns the tool of an open call with its terms: as its package brings it, else as it is now (rule R107).
-    async fn find_again(&self, open: &Entry, tenant: Tenant) -> Option<(Arc<Tool>, ScriptTerms)> {
+    pub(super) async fn find_again(
+        &self,
+        open: &Entry,
+        tenant: Tenant,
+    ) -> Option<(Arc<Tool>, ScriptTerms)> {
         let Record {
             tool_id,
             package_digest,
@@ -500,46 +501,9 @@ impl Inner {
             false => &self.abandon,
         };
         tokio::select! {
-            outcome = work => Ok(kept(resolved, outcome).await),
+            outcome = work => Ok(outcome),
             () = give_up.cancelled() => Err(draining()),
         }
-    }
-
-    fn result(
-        &self,
-        index: u32,
-        resolved: &ResolvedCall,
-        outcome: &CallOutcome,
-        dispatched: Option<Timestamp>,
-        defaulted: Vec<String>,
-    ) -> CallResult {
-        let journalled = resolved.effect_id.is_some();
-        let (child_run_id, used) = {
-            let stage = resolved.in_flight.subscribe();
-            let stage = stage.borrow();
-            (stage.child_run_id.clone(), stage.used_below.clone())
-        };
-        let (durability, attempt) = match journalled {
-            true => (durability_number(resolved.durability), resolved.attempt),
-            false => (0, 0),
-        };
-        let mut result = CallResult {
-            index,
-            effect_id: resolved
-                .effect_id
-                .as_ref()
-                .map_or_else(String::new, ToString::to_string),
-            tool_id: resolved.tool.id().to_owned(),
-            defaulted,
-            durability,
-            child_run_id: child_run_id.unwrap_or_default(),
-            model_totals: used.model_totals,
-            calls_below: used.calls,
-            attempt,
-            ..timed(outcome, dispatched, self.clock.now())
-        };
-        result.next_attempt = call_wire::next_attempt(&result);
-        result
     }
 }
 
@@ -550,38 +514,4 @@ fn is_in_batch(call: &Call, tool: &Tool) -> bool {
         && !tool.implementation().is_run()
         && !call.detached
         && call.durability != Durability::Memory
-}
-
-/// Makes the result of a call that ended now.
-fn timed(outcome: &CallOutcome, dispatched: Option<Timestamp>, ended: Timestamp) -> CallResult {
-    let duration = dispatched.map_or(Duration::ZERO, |start| ended.since(start));
-    CallResult {
-        start_time: dispatched.map(run_events::timestamp_to_proto),
-        duration: prost_types::Duration::try_from(duration).ok(),
-        ..call_wire::outcome_to_proto(outcome)
-    }
-}
-
-/// Keeps an output that no event could hold beside the call's entry.
-async fn kept(resolved: &ResolvedCall, outcome: CallOutcome) -> CallOutcome {
-    let CallOutcome::Succeeded(output) = &outcome else {
-        return outcome;
-    };
-    let text = output.to_string();
-    if text.len() <= MAX_INLINE_BYTES {
-        return outcome;
-    }
-    let keeper = resolved.in_flight.output_keeper(resolved.durability);
-    let Some(mut keeper) = keeper else {
-        return CallOutcome::Failed(without_handle(resolved.tool.id(), text.len()));
-    };
-    let kept = match keeper.push(&text).await {
-        Ok(()) => keeper.finish().await,
-        Err(failure) => Err(failure),
-    };
-    kept.map_or_else(CallOutcome::Failed, CallOutcome::SucceededLong)
-}
-
-fn durability_number(durability: Durability) -> i32 {
-    run_events::durability_to_proto(durability).into()
 }

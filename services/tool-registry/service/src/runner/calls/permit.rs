@@ -13,7 +13,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tonic::Status;
 
-use super::{Call, Calls, Inner, draining, prepare::Ready};
+use super::{
+    Call, Calls, Inner, draining,
+    prepare::{Ready, check_confirmed},
+};
 use crate::{
     approvals::{Approvals, DecisionError, FoundApproval, Wanted, refused},
     arguments::Arguments,
@@ -90,8 +93,22 @@ impl Inner {
                 }
             }
         };
+        let ready = self.prepare(call, &call.arguments, &above, context).await?;
+        let mut hooked = self.before_call(call, &ready, in_flight, context).await?;
+        if hooked.answer.is_some() {
+            return Ok(ready.hooked(hooked));
+        }
+        let changed = hooked.arguments.take().map(Arguments::from);
+        let arguments = changed.as_ref().unwrap_or(&call.arguments);
+        // Arguments that no hook changed are as they were checked.
+        let mut checked = Some(ready).filter(|_| changed.is_none());
         loop {
-            let ready = self.prepare(call, &call.arguments, &above, context).await?;
+            let ready = match checked.take() {
+                Some(ready) => ready,
+                None => self.prepare(call, arguments, &above, context).await?,
+            };
+            check_confirmed(call, &ready.tool)?;
+            let ready = ready.hooked(hooked.clone());
             let Some(ask) = judge(&ready)? else {
                 return Ok(ready);
             };
@@ -133,6 +150,7 @@ impl Inner {
                 .map_err(|error| NotPermitted::Status(grpc_kit::internal(&error)))?;
             let arguments = Arguments::with_text(arguments, &approval.arguments);
             let approved = self.prepare(call, &arguments, &above, context).await?;
+            let approved = approved.hooked(hooked.clone());
             // Arguments that a person put in the place of the call's own may still be forbidden.
             judge(&approved)?;
             // The approval is for this definition; for another one people are asked again.
@@ -150,6 +168,7 @@ impl Inner {
         context: &CallContext,
     ) -> Result<Approval, NotPermitted> {
         in_flight.waits_for_approval(requested(&approval));
+        self.show_approval(&approval, context);
         let deadline = async {
             match context.deadline() {
                 Some(deadline) => tokio::time::sleep_until(deadline).await,
@@ -303,6 +322,7 @@ impl WaitingCall {
             grant,
             profile_id: String::new(),
             package_digest: String::new(),
+            is_hooked: false,
             detached: true,
             body: None,
             is_first: false,

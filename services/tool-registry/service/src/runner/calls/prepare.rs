@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use call_outcome::{Category, Failure};
-use contracts::tavern::common::v1::{CallApproval, CallGrant};
+use contracts::tavern::common::v1::{CallApproval, CallGrant, HookApplied};
 use core_types::{MAX_CALL_DEPTH, Tenant};
 use grpc_kit::CallContext;
+use serde_json::Value;
 
 use super::{Call, Inner};
 use crate::{
@@ -27,6 +28,10 @@ pub(super) struct Ready {
     pub(super) arguments: Arguments,
     pub(super) defaulted: Vec<String>,
     pub(super) approval: Option<CallApproval>,
+    /// The hook that answers in the tool's place, and its output.
+    pub(super) answer: Option<(String, Value)>,
+    /// The applications of hooks.
+    pub(super) applied: Vec<HookApplied>,
 }
 
 impl Ready {
@@ -84,24 +89,14 @@ impl Inner {
             );
             return Err(Failure::new(Category::Limit, "limit_exceeded", message));
         }
-        if call.needs_confirmation {
-            let message = format!(
-                "the call of {} was repaired or can be read in two ways, so it was not carried out; \
-                 write the call again exactly as it is meant",
-                tool.id()
-            );
-            return Err(Failure::new(
-                Category::Policy,
-                "needs_confirmation",
-                message,
-            ));
-        }
         Ok(Ready {
             tool,
             terms,
             arguments,
             defaulted: checked.defaulted,
             approval: None,
+            answer: None,
+            applied: Vec::new(),
         })
     }
 
@@ -127,6 +122,20 @@ impl Inner {
             (None, found) => found,
         }
     }
+}
+
+/// Refuses a call that was repaired, or has two readings.
+pub(super) fn check_confirmed(call: &Call, tool: &Tool) -> Result<(), Failure> {
+    if !call.needs_confirmation {
+        return Ok(());
+    }
+    let message = format!(
+        "the call of {} was repaired or can be read in two ways, so it was not carried out; \
+         write the call again exactly as it is meant",
+        tool.id()
+    );
+    let code = "needs_confirmation";
+    Err(Failure::new(Category::Policy, code, message))
 }
 
 /// Makes the failure of a call whose package is not kept any more.

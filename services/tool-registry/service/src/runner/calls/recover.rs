@@ -35,6 +35,11 @@ impl Calls {
     async fn continue_entry(&self, entry: &LedgerEntry) -> Result<bool, Status> {
         match entry {
             LedgerEntry::InFlight(entry) if self.is_in_flight(entry) => return Ok(false),
+            // Its tool has returned, and only its hooks and its end are missing.
+            LedgerEntry::InFlight(entry) if entry.returned.is_some() => {
+                let call = call_of(entry, entry.record.attempt)?;
+                drop(self.join(call, caller_of(entry))?);
+            }
             LedgerEntry::InFlight(entry) if !entry.record.may_repeat => {
                 self.inner.settle_unknown(entry).await?;
             }
@@ -101,6 +106,7 @@ pub(super) fn call_of(entry: &Entry, attempt: u32) -> Result<Call, Status> {
         grant: entry.record.grant(),
         profile_id: String::new(),
         package_digest: entry.record.package_digest.clone(),
+        is_hooked: true,
         detached,
         body: entry.body(),
         is_first: false,

@@ -138,6 +138,7 @@ impl Invocation {
                 grant: None,
                 profile_id: self.profile_id.clone(),
                 package_digest: String::new(),
+                is_hooked: false,
                 detached: false,
                 body: None,
                 is_first,

@@ -457,6 +457,13 @@ impl CallService for RegistryDouble {
         Err(Status::unimplemented("not in the double"))
     }
 
+    async fn get_raw_result(
+        &self,
+        _: Request<GetRawResultRequest>,
+    ) -> Result<Response<GetRawResultResponse>, Status> {
+        Err(Status::unimplemented("not in the double"))
+    }
+
     async fn resolve_call(
         &self,
         _: Request<ResolveCallRequest>,

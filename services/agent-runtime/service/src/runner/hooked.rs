@@ -1,0 +1,158 @@
+//! The hooks of plugins about turns and requests to models.
+
+use agent_domain::message::{ChatMessage, Role};
+use contracts::tavern::{
+    common::v1::{ErrorReason, HookApplied, RunOutcome},
+    registry::v1::HookDenial,
+};
+use grpc_kit::{CallContext, Failure};
+use hook_client::{HookClient, Point};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tonic::Code;
+
+/// The longest text of a message that hooks see whole, in bytes.
+const MAX_SHOWN_BYTES: usize = 16 << 10;
+
+/// The most messages that hooks see, the newest; earlier ones are counted.
+const MAX_SHOWN: usize = 128;
+
+/// A turn whose text passed through hooks.
+#[derive(Debug, Default)]
+pub(crate) struct HookedText {
+    /// The text in the place of the user's; none if no hook changed it.
+    pub(crate) text: Option<String>,
+    /// The applications.
+    pub(crate) applied: Vec<HookApplied>,
+}
+
+/// Passes the text of a user through the hooks before a turn.
+///
+/// # Errors
+/// HOOK_DENIED, or a registry that does not answer.
+pub(crate) async fn before_turn(
+    hooks: &HookClient,
+    context: &CallContext,
+    (profile_id, conversation_id): (&str, &str),
+    text: &str,
+) -> Result<HookedText, Failure> {
+    let act = || {
+        json!({"turn": {
+            "profile_id": profile_id,
+            "conversation_id": conversation_id,
+            "user_text": text,
+        }})
+    };
+    let hooked = hooks.pass(context, Point::TurnBefore, act).await?;
+    if let Some(denial) = hooked.denial {
+        return Err(denied("the turn was not started", &denial));
+    }
+    let text = hooked
+        .act
+        .as_ref()
+        .and_then(|act| act["turn"]["user_text"].as_str());
+    Ok(HookedText {
+        text: text.map(str::to_owned),
+        applied: hooked.applied,
+    })
+}
+
+/// Messages that hooks add to a request to a model.
+#[derive(Debug, Default)]
+pub(crate) struct AddedMessages {
+    /// The messages, each with a line that names its plugin.
+    pub(crate) messages: Vec<ChatMessage>,
+    /// The applications.
+    pub(crate) applied: Vec<HookApplied>,
+    /// The refusal of the request.
+    pub(crate) denial: Option<HookDenial>,
+}
+
+/// Passes a request to a model through the hooks before it.
+///
+/// # Errors
+/// The registry does not answer.
+pub(crate) async fn before_request(
+    hooks: &HookClient,
+    context: &CallContext,
+    (model, profile_id): (&str, &str),
+    messages: &[ChatMessage],
+) -> Result<AddedMessages, Failure> {
+    let earlier = messages.len().saturating_sub(MAX_SHOWN);
+    let act = || {
+        let shown: Vec<Value> = messages[earlier..].iter().map(shown).collect();
+        json!({"request": {
+            "model": model,
+            "profile": profile_id,
+            "earlier_messages": earlier,
+            "messages": shown,
+        }})
+    };
+    let hooked = hooks.pass(context, Point::ModelBeforeRequest, act).await?;
+    let act = hooked.act.unwrap_or_default();
+    let all = act["request"]["messages"].as_array().into_iter().flatten();
+    let added = all.skip(messages.len() - earlier).filter_map(added);
+    Ok(AddedMessages {
+        messages: added.collect(),
+        applied: hooked.applied,
+        denial: hooked.denial,
+    })
+}
+
+/// Shows the end of a turn to the hooks that observe it.
+pub(crate) fn after_turn(
+    hooks: &HookClient,
+    context: &CallContext,
+    (profile_id, conversation_id): (&str, &str),
+    outcome: &RunOutcome,
+) {
+    hooks.observe(context, Point::TurnAfter, || {
+        let text: Value = serde_json::from_str(&outcome.result_json).unwrap_or_default();
+        let totals = outcome.model_totals.iter();
+        let tokens = totals.clone().filter_map(|total| total.usage.as_ref());
+        let input: u64 = tokens.clone().map(|usage| usage.input_tokens).sum();
+        let output: u64 = tokens.map(|usage| usage.output_tokens).sum();
+        let stop = outcome.stop_reason().as_str_name();
+        let stop = stop.trim_start_matches("STOP_REASON_").to_ascii_lowercase();
+        json!({"turn": {
+            "profile_id": profile_id,
+            "conversation_id": conversation_id,
+            "stop_reason": stop,
+            "text": text,
+            "usage": {"input_tokens": input, "output_tokens": output},
+        }})
+    });
+}
+
+/// Makes the refusal of an act by a hook.
+pub(crate) fn denied(refused: &str, denial: &HookDenial) -> Failure {
+    let message = format!("{refused}: {}", denial.reason);
+    Failure::new(Code::PermissionDenied, ErrorReason::HookDenied, message)
+        .metadata("hook", &denial.hook)
+        .metadata("code", &denial.code)
+}
+
+/// Shows a message to hooks; a long text by its digest.
+fn shown(message: &ChatMessage) -> Value {
+    let mut shown = message.to_json();
+    let text = &message.text;
+    if text.len() > MAX_SHOWN_BYTES {
+        shown["content"] = json!({
+            "$blob": format!("sha256:{}", hex::encode(Sha256::digest(text))),
+            "bytes": text.len(),
+            "media_type": "text/plain",
+        });
+    }
+    shown
+}
+
+/// Reads a message that a hook added.
+fn added(message: &Value) -> Option<ChatMessage> {
+    let role = match message["role"].as_str()? {
+        "system" => Role::System,
+        _ => Role::User,
+    };
+    let (plugin, text) = (message["plugin"].as_str()?, message["content"].as_str()?);
+    let text = format!("(Added by the plugin {plugin}.)\n{text}");
+    Some(ChatMessage::new(role, text))
+}

@@ -1,0 +1,62 @@
+//! The suspension of a hook that fails again and again (rule R204).
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The failures in a row that suspend a hook.
+pub const FAILURES_TO_SUSPEND: u32 = 5;
+
+/// The time between two probes of a suspended hook.
+pub const PROBE_PERIOD: Duration = Duration::from_secs(30);
+
+/// The health of a hook.
+#[derive(Clone, Debug, Default)]
+pub struct Health {
+    failures: u32,
+    next_probe: Option<Instant>,
+    last_failure: String,
+}
+
+impl Health {
+    /// Whether the hook is to be asked now: it is not suspended, or this is its probe.
+    pub fn admits(&mut self, now: Instant) -> bool {
+        match &mut self.next_probe {
+            None => true,
+            Some(probe) if *probe <= now => {
+                *probe = now + PROBE_PERIOD;
+                true
+            }
+            Some(_) => false,
+        }
+    }
+
+    /// Records a decision.
+    pub fn decided(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Records a failure.
+    pub fn failed(&mut self, message: &str, now: Instant) {
+        self.failures = self.failures.saturating_add(1);
+        message.clone_into(&mut self.last_failure);
+        if self.failures >= FAILURES_TO_SUSPEND {
+            self.next_probe = Some(now + PROBE_PERIOD);
+        }
+    }
+
+    /// Whether the hook is suspended.
+    pub fn is_suspended(&self) -> bool {
+        self.next_probe.is_some()
+    }
+
+    /// Returns the failures since its last decision.
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// Returns the last failure since its last decision; empty without one.
+    pub fn last_failure(&self) -> &str {
+        &self.last_failure
+    }
+}

@@ -1,0 +1,159 @@
+//! Asks the registry for the decisions of hooks about acts of other services (rules R201 to R206).
+//!
+//! workflow-execution asks about runs, and agent-runtime about turns and requests to models. The points that have hooks
+//! are followed, so that an act at any other point costs one atomic read. While they are not known, as the registry
+//! cannot be reached, it is asked each time: no hook is passed over.
+
+mod points;
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use contracts::tavern::{
+    common::v1::HookApplied,
+    registry::v1::{ApplyHooksRequest, HookDenial, plugin_service_client::PluginServiceClient},
+};
+use grpc_kit::{CallContext, Failure, Patience, Transport};
+use serde_json::Value;
+use tokio::{sync::Semaphore, time::Instant};
+use tokio_util::task::AbortOnDropHandle;
+use tonic::Code;
+
+pub use points::Point;
+use points::Points;
+
+/// The longest wait for the registry.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The most acts that are being shown to observers; later ones are passed over, which is logged.
+const MAX_OBSERVED: usize = 1_024;
+
+/// Asks the registry about acts. Clone, cheap.
+#[derive(Clone, Debug)]
+pub struct HookClient {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    registry: Transport,
+    points: Arc<Points>,
+    /// Follows the points that have hooks; ends with the last clone.
+    following: OnceLock<AbortOnDropHandle<()>>,
+    observed: Arc<Semaphore>,
+}
+
+/// An act after its hooks.
+#[derive(Clone, Debug, Default)]
+pub struct Applied {
+    /// The act as hooks changed it; none if none did.
+    pub act: Option<Value>,
+    /// The refusal of the act; none if it is carried out.
+    pub denial: Option<HookDenial>,
+    /// The applications, in order.
+    pub applied: Vec<HookApplied>,
+}
+
+impl HookClient {
+    /// Takes the registry behind a transport.
+    pub fn new(registry: Transport) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                registry,
+                points: Arc::default(),
+                following: OnceLock::new(),
+                observed: Arc::new(Semaphore::new(MAX_OBSERVED)),
+            }),
+        }
+    }
+
+    /// Whether a point may have hooks. The first question begins to follow the points.
+    pub fn may_have(&self, point: Point) -> bool {
+        let Inner {
+            registry,
+            points,
+            following,
+            ..
+        } = &*self.inner;
+        following.get_or_init(|| {
+            let followed = points::follow(Arc::clone(points), registry.clone());
+            AbortOnDropHandle::new(tokio::spawn(followed))
+        });
+        points.may_have(point)
+    }
+
+    /// Passes an act, an object with the member that the point names, through the hooks of a point.
+    ///
+    /// # Errors
+    /// The registry does not answer, or refuses the act.
+    pub async fn pass(
+        &self,
+        context: &CallContext,
+        point: Point,
+        act: impl FnOnce() -> Value,
+    ) -> Result<Applied, Failure> {
+        match self.may_have(point) {
+            true => self.ask(context, point, &act()).await,
+            false => Ok(Applied::default()),
+        }
+    }
+
+    /// Shows an act that has ended to the hooks that observe a point. Nothing waits for them.
+    pub fn observe(&self, context: &CallContext, point: Point, act: impl FnOnce() -> Value) {
+        if !self.may_have(point) {
+            return;
+        }
+        let Ok(place) = Arc::clone(&self.inner.observed).try_acquire_owned() else {
+            tracing::warn!(
+                point = point.as_str(),
+                "an act is not shown to hooks, as too many acts wait"
+            );
+            return;
+        };
+        let (this, context, act) = (self.clone(), context.clone().without_deadline(), act());
+        tokio::spawn(async move {
+            let _place = place;
+            if let Err(failure) = this.ask(&context, point, &act).await {
+                let status = failure.into_status();
+                tracing::warn!(%status, point = point.as_str(), "an act is not shown to hooks");
+            }
+        });
+    }
+
+    async fn ask(
+        &self,
+        context: &CallContext,
+        point: Point,
+        act: &Value,
+    ) -> Result<Applied, Failure> {
+        let request = ApplyHooksRequest {
+            point: point.as_str().to_owned(),
+            payload_json: act.to_string(),
+        };
+        let mut patience = Patience::new(PATIENCE, Instant::now() + PATIENCE);
+        loop {
+            let mut plugins = PluginServiceClient::new(self.inner.registry.with(context));
+            match plugins.apply_hooks(request.clone()).await {
+                Ok(answer) => {
+                    let answer = answer.into_inner();
+                    return Ok(Applied {
+                        act: serde_json::from_str(&answer.payload_json).ok(),
+                        denial: answer.denial,
+                        applied: answer.applied,
+                    });
+                }
+                // A registry of an earlier version has no hooks.
+                Err(status) if status.code() == Code::Unimplemented => {
+                    return Ok(Applied::default());
+                }
+                Err(status) if patience.wait_after(&status).await => {}
+                Err(status) => {
+                    tracing::warn!(%status, point = point.as_str(), "hooks cannot be asked");
+                    return Err(Failure::dependency_unavailable("tool-registry"));
+                }
+            }
+        }
+    }
+}
