@@ -28,7 +28,7 @@ use points::Points;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The most acts that are being shown to observers; later ones are passed over, which is logged.
-const MAX_OBSERVED: usize = 1_024;
+const MAX_OBSERVED: usize = 128;
 
 /// Asks the registry about acts. Clone, cheap.
 #[derive(Clone, Debug)]

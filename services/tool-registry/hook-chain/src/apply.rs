@@ -12,6 +12,9 @@ use crate::{Action, ActiveHook, Application, Decision, HookFailure, patch};
 /// The longest time that all hooks of a chain have together.
 pub const POINT_LIMIT: Duration = Duration::from_secs(2);
 
+/// The part of its time that a hook may lack without an excuse for being late.
+const SLACK: Duration = Duration::from_millis(50);
+
 /// The way in which handlers are asked.
 pub trait Ask: Sync {
     /// Asks the handler of a hook, which has at most `limit`.
@@ -209,7 +212,7 @@ async fn decide(
         }
     }
     let now = Instant::now();
-    let own = hook.hook.timeout;
+    let own = hook.hook.timeout.min(POINT_LIMIT);
     let limit = own.min(deadline.saturating_duration_since(now));
     if limit.is_zero() {
         let message = "was not asked, as the hooks before it took all of the time";
@@ -226,11 +229,10 @@ async fn decide(
     let answer = asked.unwrap_or_else(|_| {
         let message = format!("did not answer within its {} ms", limit.as_millis());
         let failure = HookFailure::new("hook_timeout", message);
-        // Other hooks took a part of its time.
-        Err(if limit < own {
-            failure.unasked()
-        } else {
-            failure
+        // Other hooks, or the caller, took a part of its time.
+        Err(match limit + SLACK < own {
+            true => failure.unasked(),
+            false => failure,
         })
     })?;
     Decision::read(point, answer).map(Some)
@@ -307,7 +309,7 @@ fn settle(
         Err(failure) => failure,
     };
     if failure.counts {
-        hook.health().failed(&failure.message, Instant::now());
+        hook.health().failed(failure.code, Instant::now());
     }
     let denies = hook.hook.on_failure == OnFailure::Deny && !hook.hook.point.is_observer();
     let mut step = Step::of(

@@ -15,7 +15,7 @@ pub const PROBE_PERIOD: Duration = Duration::from_secs(30);
 pub struct Health {
     failures: u32,
     next_probe: Option<Instant>,
-    last_failure: String,
+    last_failure: &'static str,
 }
 
 impl Health {
@@ -37,9 +37,9 @@ impl Health {
     }
 
     /// Records a failure.
-    pub fn failed(&mut self, message: &str, now: Instant) {
+    pub fn failed(&mut self, code: &'static str, now: Instant) {
         self.failures = self.failures.saturating_add(1);
-        message.clone_into(&mut self.last_failure);
+        self.last_failure = code;
         if self.failures >= FAILURES_TO_SUSPEND {
             self.next_probe = Some(now + PROBE_PERIOD);
         }
@@ -55,8 +55,9 @@ impl Health {
         self.failures
     }
 
-    /// Returns the last failure since its last decision; empty without one.
-    pub fn last_failure(&self) -> &str {
-        &self.last_failure
+    /// Returns the code of the last failure since its last decision; empty without one. It has no word of an act, as all
+    /// tenants may read it.
+    pub fn last_failure(&self) -> &'static str {
+        self.last_failure
     }
 }

@@ -41,6 +41,9 @@ impl ActiveHook {
     }
 }
 
+/// The longest message of a failure, in characters.
+const MAX_MESSAGE: usize = 500;
+
 /// The reason for which a hook has no decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookFailure {
@@ -53,11 +56,12 @@ pub struct HookFailure {
 }
 
 impl HookFailure {
-    /// Makes a failure of the hook itself.
+    /// Makes a failure of the hook itself. A long message is cut.
     pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+        let message = message.into();
         Self {
             code,
-            message: message.into(),
+            message: message.chars().take(MAX_MESSAGE).collect(),
             counts: true,
         }
     }
@@ -101,7 +105,7 @@ pub struct Application {
     pub hook: String,
     /// The effect.
     pub action: Action,
-    /// The places that it changed, as JSON pointers into the payload.
+    /// The first places that it changed, as JSON pointers into the payload.
     pub pointers: Vec<String>,
     /// The SHA-256 of the part that hooks may change, before and after the change; empty without one.
     pub digests: Option<(String, String)>,

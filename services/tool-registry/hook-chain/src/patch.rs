@@ -9,6 +9,12 @@ use crate::HookFailure;
 /// The deepest value in a payload, in levels below its root.
 const MAX_DEPTH: usize = 128;
 
+/// The longest path of an operation, in bytes.
+const MAX_PATH_BYTES: usize = 1_024;
+
+/// The most places of a change that are noted.
+const MAX_POINTERS: usize = 32;
+
 /// The most bytes that the `copy` operations of a patch may add together.
 const MAX_COPIED: usize = 4 << 20;
 
@@ -31,6 +37,11 @@ pub(crate) fn apply(
             ))
         };
         let path = operation.path().as_str();
+        if path.len() > MAX_PATH_BYTES {
+            return Err(wrong(format!(
+                "has a path of more than {MAX_PATH_BYTES} bytes"
+            )));
+        }
         if let PatchOperation::Test(_) = operation {
             one(&mut changed, operation).map_err(wrong)?;
             continue;
@@ -67,7 +78,9 @@ pub(crate) fn apply(
             )));
         }
         one(&mut changed, operation).map_err(wrong)?;
-        pointers.push(path.to_owned());
+        if pointers.len() < MAX_POINTERS {
+            pointers.push(path.to_owned());
+        }
     }
     Ok((changed, pointers))
 }

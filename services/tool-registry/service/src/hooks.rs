@@ -31,7 +31,7 @@ pub use peers::{PeerActs, Unapplied};
 const MAX_OBSERVING: usize = 16;
 
 /// The most observers that wait; later ones are passed over, which is logged.
-const MAX_WAITING: usize = 1_024;
+const MAX_WAITING: usize = 128;
 
 /// The hooks of an installation. Clone, cheap.
 #[derive(Clone, Debug)]
@@ -168,7 +168,8 @@ impl PointChain {
     /// Returns the effect of hooks on a result whose output none of them can see, as it is too long: each fails.
     pub fn cannot_see(&self, payload: Value) -> Applied {
         hook_chain::fail(&self.hooks, payload, || {
-            let message = "cannot see an output that is longer than 960 KiB and was streamed; ask for less at once";
+            let message = "cannot see this output: it is longer than 1.5 MiB, longer than 960 KiB and streamed, or of a \
+                           tool that is gone; ask for less at once";
             HookFailure::new("hook_output_too_large", message).unasked()
         })
     }

@@ -216,6 +216,24 @@ impl InFlightCall {
         });
     }
 
+    /// Takes the run and its usage from the result of a tool that returned before a crash.
+    pub fn returned_before(&self, result: &CallResult) {
+        let used_below = UsedBelow {
+            model_totals: result.model_totals.clone(),
+            calls: result.calls_below,
+        };
+        let child = Some(result.child_run_id.clone()).filter(|child| !child.is_empty());
+        self.stage.send_modify(|stage| {
+            stage.child_run_id = child;
+            stage.used_below = used_below;
+        });
+    }
+
+    /// Whether the output of the call is held back.
+    pub fn is_held_back(&self) -> bool {
+        self.stage.borrow().output.is_held_back()
+    }
+
     /// Records the usage of the run that executed the call.
     pub fn used_below(&self, run: &Run) {
         let Some(outcome) = &run.outcome else {

@@ -276,16 +276,26 @@ impl Ledger {
         result: &CallResult,
         in_batch: bool,
     ) -> Result<(), Status> {
-        let events = codec::encode_returned(result, self.clock.now());
-        let recorded = match in_batch {
-            true => writer.submit_all(events).await,
-            false => writer.append(events).await,
-        };
-        recorded.map(drop).map_err(|error| match error {
-            AppendError::Storage(error) => storage_failure(&error),
-            AppendError::Fenced => taken_over(),
-            error => grpc_kit::internal(&error),
-        })
+        let mut backoff = Backoff::default();
+        let mut tries = 1;
+        loop {
+            let events = codec::encode_returned(result, self.clock.now());
+            let recorded = match in_batch {
+                true => writer.submit_all(events).await,
+                false => writer.append(events).await,
+            };
+            match recorded {
+                Ok(_) => return Ok(()),
+                Err(AppendError::Storage(error)) if tries < SETTLE_TRIES => {
+                    tracing::warn!(%error, "the result of a tool could not be stored yet");
+                    tokio::time::sleep(backoff.next_wait()).await;
+                    tries += 1;
+                }
+                Err(AppendError::Storage(error)) => return Err(storage_failure(&error)),
+                Err(AppendError::Fenced) => return Err(taken_over()),
+                Err(error) => return Err(grpc_kit::internal(&error)),
+            }
+        }
     }
 
     /// Records applications of hooks, with the next event that is durable.

@@ -17,6 +17,9 @@ const MAX_SHOWN_BYTES: usize = 16 << 10;
 /// The most messages that hooks see, the newest; earlier ones are counted.
 const MAX_SHOWN: usize = 128;
 
+/// The most bytes of all messages that hooks see.
+const MAX_SHOWN_TOGETHER: usize = 1 << 20;
+
 /// A turn whose text passed through hooks.
 #[derive(Debug, Default)]
 pub(crate) struct HookedText {
@@ -78,9 +81,11 @@ pub(crate) async fn before_request(
     (model, profile_id): (&str, &str),
     messages: &[ChatMessage],
 ) -> Result<AddedMessages, Failure> {
-    let earlier = messages.len().saturating_sub(MAX_SHOWN);
+    let (shown, earlier) = match hooks.may_have(Point::ModelBeforeRequest) {
+        true => newest(messages),
+        false => return Ok(AddedMessages::default()),
+    };
     let act = || {
-        let shown: Vec<Value> = messages[earlier..].iter().map(shown).collect();
         json!({"request": {
             "model": model,
             "profile": profile_id,
@@ -132,10 +137,32 @@ pub(crate) fn denied(refused: &str, denial: &HookDenial) -> Failure {
         .metadata("code", &denial.code)
 }
 
-/// Shows a message to hooks; a long text by its digest.
+/// Returns the newest messages as hooks see them, the oldest of them first, and the number of those before.
+fn newest(messages: &[ChatMessage]) -> (Vec<Value>, usize) {
+    let mut room = MAX_SHOWN_TOGETHER;
+    let newest = messages.iter().rev().take(MAX_SHOWN).map(shown);
+    let mut newest: Vec<Value> = newest
+        .take_while(|message| {
+            let bytes = json_schema::text_bytes(message);
+            let fits = bytes <= room;
+            room = room.saturating_sub(bytes);
+            fits
+        })
+        .collect();
+    newest.reverse();
+    let earlier = messages.len() - newest.len();
+    (newest, earlier)
+}
+
+/// Shows a message to hooks; a long text by its digest, and long calls by their number.
 fn shown(message: &ChatMessage) -> Value {
-    let mut shown = message.to_json();
     let text = &message.text;
+    let mut shown = match message.bytes() - text.len() > MAX_SHOWN_BYTES {
+        true => {
+            json!({"role": message.role.as_str(), "content": text, "calls": message.calls.len()})
+        }
+        false => message.to_json(),
+    };
     if text.len() > MAX_SHOWN_BYTES {
         shown["content"] = json!({
             "$blob": format!("sha256:{}", hex::encode(Sha256::digest(text))),

@@ -280,6 +280,7 @@ fn refused(status: &Status, resolved: &ResolvedCall) -> CallOutcome {
         Some(ErrorReason::InvalidFields) => (Category::Validation, "invalid_arguments"),
         Some(ErrorReason::LimitExceeded) => (Category::Limit, "limit_exceeded"),
         Some(ErrorReason::ConversationBusy) => (Category::Limit, "agent_busy"),
+        Some(ErrorReason::HookDenied) => (Category::Policy, "hook_denied"),
         Some(ErrorReason::WaitCycle) => (Category::Policy, "wait_cycle"),
         _ => {
             let transient = matches!(status.code(), Code::Unavailable | Code::ResourceExhausted);

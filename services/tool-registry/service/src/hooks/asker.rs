@@ -106,7 +106,12 @@ impl Ask for Asker {
                     self.scripts
                         .ask(program, (package, &terms), request.to_string(), &context);
                 asked.await.map_err(|failure| {
-                    HookFailure::new("hook_failed", format!("failed: {}", failure.message))
+                    // The output of the script may have words of the act, which the event has not.
+                    let (hook, reason) = (hook.name(), &failure.message);
+                    tracing::warn!(hook, reason, "the script of a hook failed");
+                    let message =
+                        format!("failed with {}; the server's log has more", failure.code);
+                    HookFailure::new("hook_failed", message)
                 })
             }
             HookHandler::Backend(name) => {

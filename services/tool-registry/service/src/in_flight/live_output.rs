@@ -114,9 +114,16 @@ impl LiveOutput {
         has_any
     }
 
-    /// Drops the output that was held back, and later output.
+    /// Drops the output that was held back, and later output. Output that was not held back stays.
     pub(super) fn discard(&mut self) {
-        self.held = Some(Vec::new());
+        if let Some(held) = &mut self.held {
+            held.clear();
+        }
+    }
+
+    /// Whether output is held back.
+    pub(super) fn is_held_back(&self) -> bool {
+        self.held.is_some()
     }
 
     /// Adds an event of output at the next position, unless output is held back. Returns whether it is shown.

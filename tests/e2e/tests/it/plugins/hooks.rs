@@ -13,8 +13,9 @@ use contracts::tavern::common::v1::{
     CallResult, CallStatus, HookAction, HookApplied, RunEvent, run_event::Kind,
 };
 use contracts::tavern::registry::v1::{
-    CallToolRequest, ExplainAvailabilityRequest, GetCallRequest, ListHooksRequest, PluginHook,
-    SetPluginStateRequest, call_tool_response::Record,
+    CallToolRequest, ExplainAvailabilityRequest, GetCallRequest, GetRawResultRequest,
+    ListHooksRequest, PluginHook, ReadOutputRequest, SetPluginStateRequest,
+    call_tool_response::Record,
 };
 use serde_json::{Value, json};
 use testkit::{Stack, eventually};
@@ -417,6 +418,58 @@ async fn r205_no_hook_makes_a_success_of_a_failure_and_a_redaction_that_fails_wi
         message.contains("was called") && message.contains("withheld"),
         "{message}"
     );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r205_hooks_see_a_long_output_whole_and_readers_read_the_hooked_one() -> anyhow::Result<()>
+{
+    const BYTES: usize = 1_000_000;
+    let stack = Stack::all_in_one().await?;
+    let long = format!("print('\"' + 'x' * {BYTES} + '\"')\n");
+    install(
+        &stack,
+        &package(files("echo", "version: 1.0.0\n", &[("long", &long)]))?,
+    )
+    .await?;
+    let backend = Backend::start(&stack, "hooks", |_, act| {
+        let seen = act["result"]["output"].as_str().map_or(0, str::len);
+        Ok(replace(
+            "/result/warnings/-",
+            json!(format!("{seen} bytes")),
+        ))
+    });
+    let backend = backend.await?;
+    let after = grpc("after", "tool:after-call", json!({}));
+    install(&stack, &plugin("long", &[after], &[])?).await?;
+    for (effect, whole) in [("as it is", BYTES), ("changed", BYTES + 1)] {
+        if whole > BYTES {
+            let text = "y".repeat(whole);
+            backend.answers(move |_, _| Ok(replace("/result/output", json!(text))));
+        }
+        let (_, result) = follow(&stack, "echo:long", effect, json!({})).await?;
+        let kept = result.long_output.clone().unwrap_or_default();
+        ensure!(kept.total_bytes == whole as u64 + 2, "{effect}: {kept:?}");
+        let letter = if whole > BYTES { "y" } else { "x" };
+        for offset in [1, whole as u64 / 2, whole as u64] {
+            let request = ReadOutputRequest {
+                effect_id: effect.to_owned(),
+                offset,
+                limit: 4,
+            };
+            let part = stack.calls().read_output(request).await?.into_inner();
+            ensure!(
+                part.text.starts_with(letter),
+                "{effect} at {offset}: {part:?}"
+            );
+        }
+        let effect_id = effect.to_owned();
+        let mut calls = stack.calls();
+        let raw = calls.get_raw_result(GetRawResultRequest { effect_id });
+        let raw = raw.await?.into_inner().result;
+        let raw = raw.context("the raw result")?;
+        ensure!(raw.output_json.len() == BYTES + 2, "{effect}");
+    }
     Ok(())
 }
 

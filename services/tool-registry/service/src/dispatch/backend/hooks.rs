@@ -61,16 +61,17 @@ impl Backends {
 }
 
 fn failure_of(name: &str, status: &Status) -> HookFailure {
-    let said: String = status.message().chars().take(300).collect();
+    let said = status.message();
+    tracing::warn!(backend = name, code = ?status.code(), said, "the backend of a hook failed");
     match status.code() {
         Code::DeadlineExceeded => HookFailure::new("hook_timeout", "did not answer in time"),
         Code::Unavailable => HookFailure::new(
             "hook_unreachable",
-            format!("has the backend '{name}', which cannot be reached: {said}"),
+            format!("has the backend '{name}', which cannot be reached"),
         ),
         code => HookFailure::new(
             "hook_failed",
-            format!("has the backend '{name}', which failed with {code:?}: {said}"),
+            format!("has the backend '{name}', which failed with {code:?}"),
         ),
     }
 }

@@ -59,13 +59,17 @@ impl Inner {
         in_flight.has_entry(entry.clone());
         let found = self.find_again(open, context.tenant()).await;
         let Some((tool, terms)) = found else {
-            // The tool is gone, and with it all that its hooks know it by.
-            self.ledger.settle(&entry, returned).await?;
-            return Ok(CallResult {
+            let After { outcome, warnings } =
+                self.after_lost_tool(open, returned, &context).await?;
+            let settled = CallResult {
                 index: call.index,
-                ..returned.clone()
-            });
+                warnings,
+                ..outcome_of(returned, &outcome)
+            };
+            self.ledger.settle(&entry, &settled).await?;
+            return Ok(settled);
         };
+        in_flight.returned_before(returned);
         let arguments = json_schema::parse_json_strict(&open.arguments_json);
         let arguments = arguments.map_err(|error| grpc_kit::internal(&error))?;
         let (deadline, timeout) = self.time_limit(None, open.record.is_run, &context);
@@ -125,7 +129,7 @@ impl Inner {
         outcome: &CallOutcome,
         ending: &Ending,
     ) -> CallResult {
-        let journalled = resolved.effect_id.is_some();
+        let journalled = resolved.effect_id.is_some() && ending.answered_by.is_empty();
         let (child_run_id, used) = {
             let stage = resolved.in_flight.subscribe();
             let stage = stage.borrow();
@@ -154,6 +158,24 @@ impl Inner {
         };
         result.next_attempt = call_wire::next_attempt(&result);
         result
+    }
+}
+
+/// Returns a result with another outcome.
+fn outcome_of(result: &CallResult, outcome: &CallOutcome) -> CallResult {
+    let CallResult {
+        status,
+        output_json,
+        error,
+        long_output,
+        ..
+    } = call_wire::outcome_to_proto(outcome);
+    CallResult {
+        status,
+        output_json,
+        error,
+        long_output,
+        ..result.clone()
     }
 }
 

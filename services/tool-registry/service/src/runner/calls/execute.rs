@@ -231,6 +231,7 @@ impl Inner {
             let outcome = CallOutcome::Succeeded(output);
             return self.conclude(&resolved, outcome, None, ending).await;
         }
+        self.hold_back(&resolved).await?;
         // No change of rights is answered between this look-up and the dispatch.
         let leaving = self.identities.dispatching().await;
         let principal = resolved.context.principal();
@@ -265,7 +266,6 @@ impl Inner {
         }
         let dispatched = self.clock.now();
         drop(leaving);
-        self.hold_back(&resolved).await?;
         let outcome = self.execute(&resolved).await?;
         let ending = Ending {
             index: call.index,
@@ -440,7 +440,14 @@ impl Inner {
             // The approval of the call was for another tool, so people are asked again.
             Some(_) => {
                 let ready = self.permit(call, in_flight, context).await?.ok();
-                ready.map(|ready| (ready.tool, ready.terms, ready.arguments))
+                match ready {
+                    // A hook answers now, so nothing is dispatched.
+                    Some(Ready {
+                        answer: Some((_, output)),
+                        ..
+                    }) => return Ok(Err(CallOutcome::Succeeded(output))),
+                    ready => ready.map(|ready| (ready.tool, ready.terms, ready.arguments)),
+                }
             }
             None => None,
         };

@@ -51,6 +51,9 @@ impl Calls {
                             () = &mut until_result => None,
                         };
                         match next {
+                            // It is a part of the result, about which hooks decide first.
+                            Some(Ok(Followed::Event(event)))
+                                if in_flight.is_held_back() && is_of_result(&event) => {}
                             Some(Ok(Followed::Event(event))) => {
                                 yield Ok(CallProgress::Event(of_call(&effect, &child, event)));
                             }
@@ -114,6 +117,16 @@ pub(super) fn of_call(effect_id: &str, child: &str, mut event: Box<RunEvent>) ->
         }
     }
     event
+}
+
+/// Whether an event of a run is a piece of the result of the call that it carries out.
+fn is_of_result(event: &RunEvent) -> bool {
+    let place = match &event.kind {
+        Some(Kind::OutputChunk(chunk)) => chunk.result_place(),
+        Some(Kind::OutputReset(reset)) => reset.result_place(),
+        _ => return false,
+    };
+    place != ResultPlace::Unspecified
 }
 
 async fn result_and_grace(mut stage: tokio::sync::watch::Receiver<Stage>) {

@@ -17,6 +17,7 @@ use crate::{
     dispatch::ResolvedCall,
     hooks::{Act, PointChain, events_of},
     in_flight::InFlightCall,
+    ledger::Entry,
     tools::Missing,
 };
 
@@ -25,6 +26,13 @@ const MAX_WARNINGS: usize = 64;
 
 /// The longest warning, in characters.
 const MAX_WARNING_CHARS: usize = 2_000;
+
+/// The most bytes of all warnings of a result, which settle its call together with the output.
+const MAX_WARNING_BYTES: usize = 16 << 10;
+
+/// The longest result that hooks see, in bytes of JSON: with the arguments it fits into one input of a script, and into
+/// one read of the ledger.
+const MAX_SEEN_BYTES: usize = 1_536 << 10;
 
 /// The effect of the hooks before a call.
 #[derive(Clone, Default)]
@@ -146,26 +154,26 @@ impl Inner {
             false => None,
         };
         let Some(chain) = chain else {
-            in_flight.release();
+            show(in_flight, &outcome);
             return Ok(untouched(outcome));
         };
         let raw = self.result(resolved, &outcome, ending);
         let call = describe(&resolved.tool, &resolved.arguments);
         let result = describe_result(&raw, &outcome);
         if !chain.may_apply(&[("call", &call), ("result", &result)]) {
-            in_flight.release();
+            show(in_flight, &outcome);
             return Ok(untouched(outcome));
         }
+        let is_unseen = matches!(outcome, CallOutcome::SucceededLong(_))
+            || raw.output_json.len() > MAX_SEEN_BYTES;
+        // A long output stands in the entry already, and nothing may come between it and the end of the call.
+        let entry = entry.filter(|_| !is_unseen);
         if let Some(entry) = entry.filter(|_| !ending.is_recorded) {
             self.ledger.returned(entry, &raw, ending.in_batch).await?;
         }
-        let (applied, after) = match outcome {
-            CallOutcome::SucceededLong(_) => {
-                let applied = chain.cannot_see(json!({"call": call, "result": result}));
-                let after = concluded(resolved, outcome, &applied);
-                (applied, after)
-            }
-            outcome => {
+        let applied = match is_unseen {
+            true => chain.cannot_see(json!({"call": call, "result": result})),
+            false => {
                 let members = [("call".to_owned(), call), ("result".to_owned(), result)];
                 let act = Act {
                     members: Map::from_iter(members),
@@ -174,11 +182,10 @@ impl Inner {
                 let subject = AfterCall {
                     has_succeeded: matches!(outcome, CallOutcome::Succeeded(_)),
                 };
-                let applied = chain.apply(act, &subject).await;
-                let after = concluded(resolved, outcome, &applied);
-                (applied, after)
+                chain.apply(act, &subject).await
             }
         };
+        let after = concluded(resolved.tool.id(), outcome, &applied);
         let effect_id = in_flight.effect_id();
         let events = events_of(HookPoint::ToolAfterCall, effect_id, &applied.applications);
         if let Some(entry) = entry {
@@ -186,10 +193,39 @@ impl Inner {
         }
         match applied.is_changed() || applied.verdict != Verdict::Continue {
             true => in_flight.discard(),
-            false => in_flight.release(),
+            false => show(in_flight, &after.outcome),
         }
         in_flight.hooks_applied(&events);
         Ok(after)
+    }
+
+    /// Returns the outcome of a call that a crash cut off behind its tool, and whose tool is gone: its hooks, which know
+    /// the call by the tool, fail.
+    ///
+    /// # Errors
+    /// The hooks cannot be looked up.
+    pub(super) async fn after_lost_tool(
+        &self,
+        open: &Entry,
+        returned: &CallResult,
+        context: &CallContext,
+    ) -> Result<After, Status> {
+        let outcome = call_wire::outcome_from_proto(returned);
+        let context = context.clone().without_deadline();
+        let chain = self.hooks.at(HookPoint::ToolAfterCall, &context).await;
+        let chain = chain.map_err(|error| run_events::store_failure(&error).into_status())?;
+        let Some(chain) = chain else {
+            return Ok(After {
+                outcome,
+                warnings: Vec::new(),
+            });
+        };
+        let tool_id = &open.record.tool_id;
+        let arguments: Value = serde_json::from_str(&open.arguments_json).unwrap_or_default();
+        let call = json!({"tool_id": tool_id, "arguments": arguments});
+        let result = describe_result(returned, &outcome);
+        let applied = chain.cannot_see(json!({"call": call, "result": result}));
+        Ok(concluded(tool_id, outcome, &applied))
     }
 
     /// Shows a call that waits for people to the hooks that observe approvals.
@@ -228,8 +264,17 @@ impl Inner {
     }
 }
 
+/// Shows output that was held back for hooks that left a success as it is. That of a failure, which hooks cannot change,
+/// stays away.
+fn show(in_flight: &InFlightCall, outcome: &CallOutcome) {
+    match outcome {
+        CallOutcome::Succeeded(_) | CallOutcome::SucceededLong(_) => in_flight.release(),
+        _ => in_flight.discard(),
+    }
+}
+
 /// Returns the outcome that follows from the decisions of hooks.
-fn concluded(resolved: &ResolvedCall, outcome: CallOutcome, applied: &Applied) -> After {
+fn concluded(tool: &str, outcome: CallOutcome, applied: &Applied) -> After {
     let result = &applied.payload["result"];
     let warnings = result["warnings"].as_array().into_iter().flatten();
     let warnings = warnings.filter_map(|warning| warning.as_str().map(str::to_owned));
@@ -238,7 +283,6 @@ fn concluded(resolved: &ResolvedCall, outcome: CallOutcome, applied: &Applied) -
             CallOutcome::Succeeded(_) | CallOutcome::SucceededLong(_),
             Verdict::Deny { hook, code, reason },
         ) => {
-            let tool = resolved.tool.id();
             let message = format!("{tool} was called, and its result is withheld: {reason}");
             let failure = Failure::new(Category::Policy, code.clone(), message);
             CallOutcome::Failed(failure.detail("hook", hook.clone()))
@@ -345,11 +389,20 @@ impl Subject for AfterCall {
             let text = warning.as_str();
             text.is_some_and(|text| text.chars().count() <= MAX_WARNING_CHARS)
         };
-        let fit = warnings.is_some_and(|all| all.len() <= MAX_WARNINGS && all.iter().all(is_fit));
+        let bytes = |all: &[Value]| {
+            all.iter()
+                .filter_map(Value::as_str)
+                .map(str::len)
+                .sum::<usize>()
+        };
+        let fit = warnings.is_some_and(|all| {
+            let few = all.len() <= MAX_WARNINGS && bytes(all) <= MAX_WARNING_BYTES;
+            few && all.iter().all(is_fit)
+        });
         match fit {
             true => Ok(()),
             false => Err(format!(
-                "must add warnings that are texts of at most {MAX_WARNING_CHARS} characters, at most {MAX_WARNINGS}"
+                "must add warnings that are texts of at most {MAX_WARNING_CHARS} characters, at most {MAX_WARNINGS} with {MAX_WARNING_BYTES} bytes"
             )),
         }
     }
