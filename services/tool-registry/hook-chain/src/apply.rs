@@ -10,7 +10,7 @@ use tool_domain::manifest::OnFailure;
 use crate::{Action, ActiveHook, Application, Decision, HookFailure, patch};
 
 /// The longest time that all hooks of a chain have together.
-pub const POINT_LIMIT: Duration = Duration::from_secs(2);
+pub(crate) const POINT_LIMIT: Duration = Duration::from_secs(2);
 
 /// The part of its time that a hook may lack without an excuse for being late.
 const SLACK: Duration = Duration::from_millis(50);
@@ -128,7 +128,7 @@ pub fn fail(
         verdict: Verdict::Continue,
         applications: Vec::new(),
     };
-    let applies = |hook: &&Arc<ActiveHook>| !matches!(holds(hook, &applied.payload), Ok(false));
+    let applies = |hook: &&Arc<ActiveHook>| hook.may_apply(&variables(hook, &applied.payload));
     let failed: Vec<Step> = chain
         .iter()
         .filter(applies)
@@ -144,26 +144,16 @@ pub fn fail(
     applied
 }
 
-/// Whether the condition of a hook holds for a payload.
-fn holds(hook: &ActiveHook, payload: &Value) -> Result<bool, String> {
-    let Some(condition) = &hook.hook.when else {
-        return Ok(true);
-    };
-    let variables = hook.hook.point.variables().iter();
-    let variables: Vec<_> = variables.map(|name| (*name, &payload[*name])).collect();
-    cel_guard::holds(condition, &variables)
+/// Returns the members of a payload that conditions see.
+fn variables<'a>(hook: &ActiveHook, payload: &'a Value) -> Vec<(&'static str, &'a Value)> {
+    let names = hook.hook.point.variables().iter();
+    names.map(|name| (*name, &payload[*name])).collect()
 }
 
 /// Shows a payload to a hook that only sees it. Returns its failure, if it failed.
 pub async fn observe(hook: &ActiveHook, payload: &Value, asker: &impl Ask) -> Option<Application> {
     let begun = Instant::now();
-    let decided = decide(
-        hook,
-        payload,
-        asker,
-        begun + POINT_LIMIT.max(hook.hook.timeout),
-    )
-    .await;
+    let decided = decide(hook, payload, asker, begun + POINT_LIMIT).await;
     let decided = decided.map(|decision| decision.map(|_| Step::of(hook, begun, Action::Continue)));
     settle(hook, decided, begun).map(|step| step.application)
 }
@@ -201,7 +191,7 @@ async fn decide(
     deadline: Instant,
 ) -> Result<Option<Decision>, HookFailure> {
     let point = hook.hook.point;
-    match holds(hook, payload) {
+    match hook.holds(&variables(hook, payload)) {
         Ok(true) => {}
         Ok(false) => return Ok(None),
         Err(problem) => {

@@ -7,14 +7,14 @@ use tool_domain::hook_point::HookPoint;
 use crate::HookFailure;
 
 /// The most operations of a patch.
-pub const MAX_OPERATIONS: usize = 256;
+const MAX_OPERATIONS: usize = 256;
 
 /// The longest reason that is kept, in characters.
 const MAX_REASON: usize = 2_000;
 
 /// The decision of a hook.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Decision {
+pub(crate) enum Decision {
     /// Nothing changes.
     Continue,
     /// The payload changes.
@@ -45,7 +45,7 @@ impl Decision {
     ///
     /// # Errors
     /// It is not a decision that hooks of this point may take.
-    pub fn read(point: HookPoint, answer: Value) -> Result<Self, HookFailure> {
+    pub(crate) fn read(point: HookPoint, answer: Value) -> Result<Self, HookFailure> {
         let wrong = |message: String| Err(HookFailure::wrong(message));
         let Value::Object(mut members) = answer else {
             return wrong(

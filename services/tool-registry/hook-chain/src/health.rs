@@ -5,10 +5,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The failures in a row that suspend a hook.
-pub const FAILURES_TO_SUSPEND: u32 = 5;
+const FAILURES_TO_SUSPEND: u32 = 5;
 
 /// The time between two probes of a suspended hook.
-pub const PROBE_PERIOD: Duration = Duration::from_secs(30);
+const PROBE_PERIOD: Duration = Duration::from_secs(30);
 
 /// The health of a hook.
 #[derive(Clone, Debug, Default)]

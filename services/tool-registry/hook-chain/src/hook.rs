@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use serde_json::Value;
 use tool_domain::manifest::Hook;
 
 use crate::Health;
@@ -33,6 +34,17 @@ impl ActiveHook {
     /// Returns its name, `<plugin>/<id>`.
     pub fn name(&self) -> String {
         format!("{}/{}", self.plugin, self.hook.id)
+    }
+
+    /// Whether it may apply to an act of which these members are known: its condition holds, or cannot be evaluated yet.
+    pub fn may_apply(&self, known: &[(&'static str, &Value)]) -> bool {
+        self.holds(known) != Ok(false)
+    }
+
+    /// Whether its condition holds for an act.
+    pub(crate) fn holds(&self, act: &[(&'static str, &Value)]) -> Result<bool, String> {
+        let condition = self.hook.when.as_ref();
+        condition.map_or(Ok(true), |condition| cel_guard::holds(condition, act))
     }
 
     /// Returns its health, to read or to change it.

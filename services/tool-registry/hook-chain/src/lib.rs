@@ -5,7 +5,7 @@
 //!
 //! - [`apply`]: a chain that may change an act.
 //! - [`observe`]: one hook that only sees it.
-//! - [`Decision`]: the answer of a handler, read strictly.
+//! - `decision`: the answer of a handler, read strictly; `patch`: the changes in it.
 //! - [`ActiveHook`]: a hook with its health, as failures in a row suspend it.
 
 mod apply;
@@ -16,7 +16,7 @@ mod patch;
 #[cfg(test)]
 mod tests;
 
-pub use apply::{Applied, Ask, POINT_LIMIT, Subject, Verdict, apply, fail, observe};
-pub use decision::{Decision, MAX_OPERATIONS};
-pub use health::{FAILURES_TO_SUSPEND, Health, PROBE_PERIOD};
+pub use apply::{Applied, Ask, Subject, Verdict, apply, fail, observe};
+use decision::Decision;
+pub use health::Health;
 pub use hook::{Action, ActiveHook, Application, HookFailure};

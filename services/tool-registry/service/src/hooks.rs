@@ -22,10 +22,10 @@ use tool_domain::{hook_point::HookPoint, manifest::HookHandler};
 use crate::{
     dispatch::{Dispatcher, backend::Backends, script::Scripts},
     store::StoreError,
-    tools::{PluginChoices, Revision, Tools},
+    tools::Tools,
 };
 use asker::Asker;
-pub use peers::{PeerActs, Unapplied};
+pub use peers::Unapplied;
 
 /// The most observers that are asked at once; others wait for their turn.
 const MAX_OBSERVING: usize = 16;
@@ -122,18 +122,6 @@ impl Hooks {
             }
         });
     }
-
-    /// Returns the revision of the plugins in force, and the choices of a tenant.
-    ///
-    /// # Errors
-    /// The choices cannot be read.
-    pub(crate) async fn listed(
-        &self,
-        context: &CallContext,
-    ) -> Result<(Arc<Revision>, Arc<PluginChoices>), StoreError> {
-        let view = self.tools.view(context.tenant()).await?;
-        Ok((Arc::clone(&view.revision), Arc::clone(&view.choices)))
-    }
 }
 
 /// The parts of a payload that every point has, and the act.
@@ -152,17 +140,13 @@ impl PointChain {
     pub async fn apply(&self, act: Act, subject: &impl Subject) -> Applied {
         let payload = self.asker.payload(act);
         let deadline = self.asker.context.deadline();
-        let deadline = deadline.map(|deadline| deadline.min(far_future()));
         hook_chain::apply(&self.hooks, payload, subject, &self.asker, deadline).await
     }
 
     /// Whether a hook may apply to an act of which some members are not known yet.
     pub fn may_apply(&self, known: &[(&'static str, &Value)]) -> bool {
         let mut hooks = self.hooks.iter();
-        hooks.any(|hook| match &hook.hook.when {
-            None => true,
-            Some(condition) => cel_guard::holds(condition, known) != Ok(false),
-        })
+        hooks.any(|hook| hook.may_apply(known))
     }
 
     /// Returns the effect of hooks on a result whose output none of them can see, as it is too long: each fails.
@@ -189,10 +173,6 @@ impl PointChain {
             }
         }
     }
-}
-
-fn far_future() -> tokio::time::Instant {
-    tokio::time::Instant::now() + hook_chain::POINT_LIMIT
 }
 
 /// Returns the events of applications at a point.

@@ -276,24 +276,16 @@ impl Ledger {
         result: &CallResult,
         in_batch: bool,
     ) -> Result<(), Status> {
-        let mut backoff = Backoff::default();
-        let mut tries = 1;
+        let events = codec::encode_returned(result, self.clock.now());
+        let mut tries = Tries::default();
         loop {
-            let events = codec::encode_returned(result, self.clock.now());
             let recorded = match in_batch {
-                true => writer.submit_all(events).await,
-                false => writer.append(events).await,
+                true => writer.submit_all(events.clone()).await,
+                false => writer.append(events.clone()).await,
             };
             match recorded {
                 Ok(_) => return Ok(()),
-                Err(AppendError::Storage(error)) if tries < SETTLE_TRIES => {
-                    tracing::warn!(%error, "the result of a tool could not be stored yet");
-                    tokio::time::sleep(backoff.next_wait()).await;
-                    tries += 1;
-                }
-                Err(AppendError::Storage(error)) => return Err(storage_failure(&error)),
-                Err(AppendError::Fenced) => return Err(taken_over()),
-                Err(error) => return Err(grpc_kit::internal(&error)),
+                Err(error) => tries.wait_after(error).await?,
             }
         }
     }
@@ -381,19 +373,11 @@ impl Ledger {
     }
 
     async fn finish(&self, writer: &RunWriter, state: i32, event: NewEvent) -> Result<(), Status> {
-        let mut backoff = Backoff::default();
-        let mut tries = 1;
+        let mut tries = Tries::default();
         loop {
             match writer.finish(state, vec![event.clone()]).await {
                 Ok(_) | Err(AppendError::Finished) => return Ok(()),
-                Err(AppendError::Storage(error)) if tries < SETTLE_TRIES => {
-                    tracing::warn!(error = %error, "the end of a call could not be stored yet");
-                    tokio::time::sleep(backoff.next_wait()).await;
-                    tries += 1;
-                }
-                Err(AppendError::Storage(error)) => return Err(storage_failure(&error)),
-                Err(AppendError::Fenced) => return Err(taken_over()),
-                Err(error) => return Err(grpc_kit::internal(&error)),
+                Err(error) => tries.wait_after(error).await?,
             }
         }
     }
@@ -482,6 +466,30 @@ impl Ledger {
             span_id,
             kind: Some(kind),
             ..RunEvent::default()
+        }
+    }
+}
+
+/// The tries to store the end of a call while the storage does not work.
+#[derive(Default)]
+struct Tries {
+    backoff: Backoff,
+    failed: u32,
+}
+
+impl Tries {
+    /// Waits for the next try after an error, unless it stays.
+    async fn wait_after(&mut self, error: AppendError) -> Result<(), Status> {
+        self.failed += 1;
+        match error {
+            AppendError::Storage(error) if self.failed < SETTLE_TRIES => {
+                tracing::warn!(%error, "the end of a call could not be stored yet");
+                tokio::time::sleep(self.backoff.next_wait()).await;
+                Ok(())
+            }
+            AppendError::Storage(error) => Err(storage_failure(&error)),
+            AppendError::Fenced => Err(taken_over()),
+            error => Err(grpc_kit::internal(&error)),
         }
     }
 }

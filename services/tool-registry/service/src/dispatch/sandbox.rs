@@ -73,16 +73,8 @@ impl Sandbox {
         request: ExecuteRequest,
         context: &CallContext,
     ) -> Result<ExecuteResponse, Failure> {
-        let script = script_client::run(&self.sandbox, context, request);
-        let mut events = pin!(script);
-        while let Some(event) = events.next().await {
-            if let ScriptEvent::Ended(response) =
-                event.map_err(|broken| failure_of(&broken.status))?
-            {
-                return Ok(*response);
-            }
-        }
-        unreachable!("the events of a script end with its end or an error")
+        let ended = self.to_end(request, context, |_| {}).await;
+        ended.map_err(|broken| failure_of(&broken.status))
     }
 
     /// Runs one program on files. Its output is shown as output of the call while it runs, except the stream `answer`,
@@ -175,16 +167,31 @@ impl Sandbox {
         resolved: &ResolvedCall,
         answer: Option<OutputStream>,
     ) -> Result<ExecuteResponse, Broken> {
-        let script = script_client::run(&self.sandbox, &resolved.context, request.clone());
+        self.to_end(request.clone(), &resolved.context, |event| match event {
+            ScriptEvent::Output(stream, text) if answer != Some(stream) => {
+                resolved.in_flight.output(stream, text);
+            }
+            ScriptEvent::Progress(report) => {
+                resolved.in_flight.progress(report.fraction, report.message);
+            }
+            ScriptEvent::Output(..) | ScriptEvent::Ended(_) => {}
+        })
+        .await
+    }
+
+    /// Runs a program once, with `show` for each event before its end.
+    async fn to_end(
+        &self,
+        request: ExecuteRequest,
+        context: &CallContext,
+        mut show: impl FnMut(ScriptEvent),
+    ) -> Result<ExecuteResponse, Broken> {
+        let script = script_client::run(&self.sandbox, context, request);
         let mut events = pin!(script);
         while let Some(event) = events.next().await {
             match event? {
-                ScriptEvent::Output(stream, _) if answer == Some(stream) => {}
-                ScriptEvent::Output(stream, text) => resolved.in_flight.output(stream, text),
-                ScriptEvent::Progress(report) => {
-                    resolved.in_flight.progress(report.fraction, report.message);
-                }
                 ScriptEvent::Ended(response) => return Ok(*response),
+                event => show(event),
             }
         }
         unreachable!("the events of a script end with its end or an error")

@@ -15,9 +15,6 @@ use crate::{
     tools::{ActivePlugin, PluginChoices, Revision},
 };
 
-/// The longest answer that is read, in bytes.
-const MAX_ANSWER_BYTES: usize = 4 << 20;
-
 /// Asks the handlers of hooks for one caller, with the plugins of one revision.
 pub(super) struct Asker {
     scripts: Scripts,
@@ -125,10 +122,6 @@ impl Ask for Asker {
                     .backends
                     .apply_hook(name, request, &context, limit)
                     .await?;
-                if answer.len() > MAX_ANSWER_BYTES {
-                    let message = format!("answered with more than {MAX_ANSWER_BYTES} bytes");
-                    return Err(HookFailure::new("hook_answer_invalid", message));
-                }
                 json_schema::parse_json_strict(&answer).map_err(|error| {
                     HookFailure::new(
                         "hook_answer_invalid",

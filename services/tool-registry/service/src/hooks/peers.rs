@@ -38,23 +38,12 @@ pub enum Unapplied {
     Store(#[from] StoreError),
 }
 
-/// The acts of other services.
-#[derive(Clone, Debug)]
-pub struct PeerActs {
-    hooks: Hooks,
-}
-
-impl PeerActs {
-    /// Takes the hooks.
-    pub fn new(hooks: Hooks) -> Self {
-        Self { hooks }
-    }
-
-    /// Passes an act through the hooks of its point. Those that observe are asked behind the answer.
+impl Hooks {
+    /// Passes an act of another service through the hooks of its point. Those that observe are asked behind the answer.
     ///
     /// # Errors
     /// [`Unapplied`] is the reason.
-    pub async fn apply(
+    pub async fn pass(
         &self,
         context: &CallContext,
         point: &str,
@@ -74,10 +63,10 @@ impl PeerActs {
             effect_id: String::new(),
         };
         if point.is_observer() {
-            self.hooks.observe(point, context, || act);
+            self.observe(point, context, || act);
             return Ok(ApplyHooksResponse::default());
         }
-        let Some(chain) = self.hooks.at(point, context).await? else {
+        let Some(chain) = self.at(point, context).await? else {
             return Ok(ApplyHooksResponse::default());
         };
         let applied = chain.apply(act, &PeerAct { point }).await;

@@ -86,7 +86,7 @@ pub struct Entry {
     pub dispatched: Timestamp,
     /// The run that executes it, if one was noted.
     pub child_run_id: Option<String>,
-    /// The result as its tool returned it, where hooks decide about it.
+    /// The result as its tool returned it, while hooks decide about it.
     pub returned: Option<Box<CallResult>>,
 }
 
@@ -187,7 +187,11 @@ pub(super) fn record_of(summary: &RunSummary) -> Result<Record, Status> {
 pub(super) fn read(summary: RunSummary, events: Vec<Event>) -> Result<LedgerEntry, Status> {
     let record = record_of(&summary)?;
     let (mut dispatched, mut child_run_id) = (None, None);
-    let returned = codec::returned_in(&events)?;
+    let is_open = summary.state == RunState::Open;
+    let returned = match is_open {
+        true => codec::returned_in(&events)?,
+        false => None,
+    };
     let (mut settled, mut resolution) = (None, None);
     for stored in events {
         match codec::decode(stored)? {
@@ -198,7 +202,6 @@ pub(super) fn read(summary: RunSummary, events: Vec<Event>) -> Result<LedgerEntr
             Recorded::Other => {}
         }
     }
-    let is_open = summary.state == RunState::Open;
     let run = summary.id;
     let entry = dispatched.map(|(dispatched, arguments_json)| Entry {
         summary,

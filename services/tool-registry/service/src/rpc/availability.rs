@@ -58,11 +58,11 @@ async fn suspended(
     let view = view.map_err(|error| store_failure(&error).into_status())?;
     let call = json!({"tool_id": tool.id()});
     let refuses = |hook: &&Arc<ActiveHook>| {
-        let when = hook.hook.when.as_ref();
-        let may_apply =
-            when.is_none_or(|when| cel_guard::holds(when, &[("call", &call)]) != Ok(false));
         let denies = hook.hook.on_failure == OnFailure::Deny;
-        may_apply && denies && hook.health().is_suspended() && !view.choices.is_off(&hook.plugin)
+        hook.may_apply(&[("call", &call)])
+            && denies
+            && hook.health().is_suspended()
+            && !view.choices.is_off(&hook.plugin)
     };
     Ok(view.revision.hooks.at(point).find(refuses).cloned())
 }

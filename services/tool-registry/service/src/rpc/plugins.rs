@@ -83,7 +83,7 @@ impl PluginService for PluginRpc {
 
     async fn list_hooks(&self, request: Request<ListHooksRequest>) -> Answer<ListHooksResponse> {
         let context = CallContext::of(&request);
-        hooks::list(&self.hooks, &context).await.map(Response::new)
+        hooks::list(&self.tools, &context).await.map(Response::new)
     }
 
     async fn apply_hooks(&self, request: Request<ApplyHooksRequest>) -> Answer<ApplyHooksResponse> {

@@ -3,7 +3,7 @@
 use contracts::tavern::common::v1::{ErrorCategory, HookApplied, Run, RunOutcome, run_event::Kind};
 use contracts::tavern::registry::v1::HookDenial;
 use grpc_kit::{CallContext, Failure};
-use hook_client::Point;
+use hook_client::{HookClient, Point};
 use run_events::{End, StartRun, Started, outcome};
 use serde_json::{Map, Value, json};
 use tonic::Status;
@@ -85,24 +85,24 @@ impl Inner {
             }
         }
     }
+}
 
-    /// Shows the end of a run to the hooks that observe it.
-    pub(super) fn show_end(
-        hooks: &hook_client::HookClient,
-        context: &CallContext,
-        workflow_id: &str,
-        outcome: &RunOutcome,
-    ) {
-        hooks.observe(context, Point::WorkflowAfterExecute, || {
-            let state = outcome.state().as_str_name();
-            let outputs: Value = serde_json::from_str(&outcome.result_json).unwrap_or_default();
-            let error = outcome.error.as_ref();
-            json!({"run": {
-                "workflow_id": workflow_id,
-                "state": state.trim_start_matches("RUN_STATE_"),
-                "outputs": outputs,
-                "error": error.map(|error| json!({"code": error.code, "message": error.message})),
-            }})
-        });
-    }
+/// Shows the end of a run to the hooks that observe it.
+pub(super) fn show_end(
+    hooks: &HookClient,
+    context: &CallContext,
+    workflow_id: &str,
+    outcome: &RunOutcome,
+) {
+    hooks.observe(context, Point::WorkflowAfterExecute, || {
+        let state = outcome.state().as_str_name();
+        let outputs: Value = serde_json::from_str(&outcome.result_json).unwrap_or_default();
+        let error = outcome.error.as_ref();
+        json!({"run": {
+            "workflow_id": workflow_id,
+            "state": state.trim_start_matches("RUN_STATE_"),
+            "outputs": outputs,
+            "error": error.map(|error| json!({"code": error.code, "message": error.message})),
+        }})
+    });
 }

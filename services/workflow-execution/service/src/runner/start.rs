@@ -36,6 +36,7 @@ use workflow_runner::{Prepared, RunEntry, RunPlace};
 
 use super::Inner;
 use super::concurrency;
+use super::hooked::show_end;
 use super::target::{Node, Stored, Target, TargetError};
 
 /// The scope in which request ids of runs count.
@@ -235,7 +236,7 @@ impl Inner {
         let plan = Arc::clone(prepared.state.engine().plan());
         let (hooks, workflow_id) = (self.hooks.clone(), prepared.workflow_id.clone());
         recorder.when_finished(move |context, outcome| {
-            Self::show_end(&hooks, &context, &workflow_id, outcome);
+            show_end(&hooks, &context, &workflow_id, outcome);
         });
         let checkpoints = Checkpoints::new(self.runs.clone(), recorder.clone(), plan);
         let of_run = (waits.clone(), checkpoints);

@@ -11,17 +11,18 @@ use tonic::Status;
 use tool_domain::{hook_point::HookPoint, manifest::HookHandler};
 
 use crate::{
-    hooks::{Hooks, PeerActs, Unapplied},
+    hooks::{Hooks, Unapplied},
     tools::{NotActive, PluginChoices, Revision, Tools},
 };
 
 /// Lists the hooks in force, as they run for a tenant.
 pub(super) async fn list(
-    hooks: &Hooks,
+    tools: &Tools,
     context: &CallContext,
 ) -> Result<ListHooksResponse, Status> {
-    let listed = hooks.listed(context).await;
-    let (revision, choices) = listed.map_err(|error| store_failure(&error).into_status())?;
+    let choices = tools.choices(context.tenant()).await;
+    let choices = choices.map_err(|error| store_failure(&error).into_status())?;
+    let revision = tools.revision();
     let points = revision.hooks.points();
     let hooks = points.flat_map(|point| revision.hooks.at(point));
     Ok(ListHooksResponse {
@@ -71,8 +72,7 @@ pub(super) async fn apply(
     context: &CallContext,
     request: &ApplyHooksRequest,
 ) -> Result<ApplyHooksResponse, Status> {
-    let acts = PeerActs::new(hooks.clone());
-    let applied = acts.apply(context, &request.point, &request.payload_json);
+    let applied = hooks.pass(context, &request.point, &request.payload_json);
     applied.await.map_err(|error| match &error {
         Unapplied::Point(_) => invalid("point", &error),
         Unapplied::Act(_) => invalid("payload_json", &error),

@@ -7,7 +7,7 @@ use std::{
 
 use call_outcome::CallOutcome;
 use contracts::tavern::common::v1::CallResult;
-use core_types::{ConversationId, Durability, Timestamp};
+use core_types::{Durability, Timestamp};
 use grpc_kit::CallContext;
 use run_log::RunWriter;
 use tonic::Status;
@@ -72,26 +72,18 @@ impl Inner {
         in_flight.returned_before(returned);
         let arguments = json_schema::parse_json_strict(&open.arguments_json);
         let arguments = arguments.map_err(|error| grpc_kit::internal(&error))?;
-        let (deadline, timeout) = self.time_limit(None, open.record.is_run, &context);
-        let resolved = ResolvedCall {
-            tool,
-            terms,
-            arguments: arguments.into(),
-            effect_id: call.effect_id.clone(),
-            conversation: ConversationId::new(open.record.conversation_id.clone()).ok(),
-            deadline,
-            timeout,
-            durability: open.durability(),
-            attempt: open.record.attempt,
-            grant: open.record.grant(),
-            in_flight: Arc::clone(in_flight),
-            context: context.with_deadline(deadline),
-        };
+        let resolved = self.resolved_again(
+            call,
+            open,
+            (tool, terms, arguments.into()),
+            (in_flight, context),
+        );
         let ending = Ending {
             index: call.index,
             dispatched: Some(open.dispatched),
             defaulted: returned.defaulted.clone(),
             approval: returned.approval.clone(),
+            after: self.hold_back(&resolved).await?,
             is_recorded: true,
             ..Ending::default()
         };

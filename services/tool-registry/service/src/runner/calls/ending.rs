@@ -3,6 +3,8 @@
 use contracts::tavern::common::v1::CallApproval;
 use core_types::Timestamp;
 
+use crate::hooks::PointChain;
+
 /// The facts of a call that has ended, beside its outcome.
 #[derive(Default)]
 pub(super) struct Ending {
@@ -16,6 +18,8 @@ pub(super) struct Ending {
     pub(super) approval: Option<CallApproval>,
     /// The hook that answered in the tool's place; empty for none.
     pub(super) answered_by: String,
+    /// The hooks that may apply to its result; none without any.
+    pub(super) after: Option<PointChain>,
     /// Whether its entry may wait for the next batch.
     pub(super) in_batch: bool,
     /// Whether its outcome is in the ledger already, before its hooks.

@@ -221,17 +221,18 @@ impl Inner {
             in_flight: Arc::clone(in_flight),
             context: context.with_deadline(deadline),
         };
+        let after = self.hold_back(&resolved).await?;
         if let Some((hook, output)) = ready.answer {
             let ending = Ending {
                 index: call.index,
                 defaulted: ready.defaulted,
                 answered_by: hook,
+                after,
                 ..Ending::default()
             };
             let outcome = CallOutcome::Succeeded(output);
             return self.conclude(&resolved, outcome, None, ending).await;
         }
-        self.hold_back(&resolved).await?;
         // No change of rights is answered between this look-up and the dispatch.
         let leaving = self.identities.dispatching().await;
         let principal = resolved.context.principal();
@@ -272,6 +273,7 @@ impl Inner {
             dispatched: Some(dispatched),
             defaulted: ready.defaulted,
             approval: ready.approval,
+            after,
             in_batch,
             ..Ending::default()
         };
@@ -388,9 +390,32 @@ impl Inner {
         if !open.record.is_run {
             in_flight.begin_again();
         }
+        let resolved =
+            self.resolved_again(call, &open, (tool, terms, arguments), (in_flight, context));
+        drop(leaving);
+        let after = self.hold_back(&resolved).await?;
+        let outcome = self.execute(&resolved).await?;
+        let ending = Ending {
+            index: call.index,
+            dispatched: Some(open.dispatched),
+            after,
+            ..Ending::default()
+        };
+        self.conclude(&resolved, outcome, Some(&writer), ending)
+            .await
+    }
+
+    /// Returns an open call as it was resolved when it was dispatched.
+    pub(super) fn resolved_again(
+        &self,
+        call: &Call,
+        open: &Entry,
+        (tool, terms, arguments): Permitted,
+        (in_flight, context): (&Arc<InFlightCall>, CallContext),
+    ) -> ResolvedCall {
         let own = open.record.timeout_ms.map(Duration::from_millis);
         let (deadline, timeout) = self.time_limit(own, open.record.is_run, &context);
-        let resolved = ResolvedCall {
+        ResolvedCall {
             tool,
             terms,
             arguments,
@@ -403,17 +428,7 @@ impl Inner {
             grant: open.record.grant(),
             in_flight: Arc::clone(in_flight),
             context: context.with_deadline(deadline),
-        };
-        drop(leaving);
-        self.hold_back(&resolved).await?;
-        let outcome = self.execute(&resolved).await?;
-        let ending = Ending {
-            index: call.index,
-            dispatched: Some(open.dispatched),
-            ..Ending::default()
-        };
-        self.conclude(&resolved, outcome, Some(&writer), ending)
-            .await
+        }
     }
 
     /// Returns the tool, its terms and the arguments with which an open call is dispatched again, or the outcome with

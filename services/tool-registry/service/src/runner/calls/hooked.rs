@@ -86,17 +86,12 @@ impl Inner {
             members: Map::from_iter([("call".to_owned(), describe(tool, &ready.arguments))]),
             ..act_of(in_flight)
         };
-        let Applied {
-            mut payload,
-            verdict,
-            applications,
-        } = chain.apply(act, &BeforeCall { tool }).await;
-        let applied = events_of(point, effect_id, &applications);
+        let mut passed = chain.apply(act, &BeforeCall { tool }).await;
+        let applied = events_of(point, effect_id, &passed.applications);
         in_flight.hooks_applied(&applied);
-        let changes = |applied: &HookApplied| !applied.pointers.is_empty();
-        let arguments = applied.iter().any(changes);
-        let arguments = arguments.then(|| payload["call"]["arguments"].take());
-        let answer = match verdict {
+        let is_changed = passed.is_changed();
+        let arguments = is_changed.then(|| passed.payload["call"]["arguments"].take());
+        let answer = match passed.verdict {
             Verdict::Continue => None,
             Verdict::Answer { hook, output } => Some((hook, output)),
             Verdict::Deny { hook, code, reason } => {
@@ -112,22 +107,28 @@ impl Inner {
         })
     }
 
-    /// Returns the hooks after a call that may apply to it; none if no hook does.
-    async fn chain_after(&self, resolved: &ResolvedCall) -> Result<Option<PointChain>, Status> {
-        // The time of the call may be over, and its result is there.
-        let context = resolved.context.clone().without_deadline();
+    /// Returns the hooks after a call for its caller.
+    async fn chain_after(&self, context: &CallContext) -> Result<Option<PointChain>, Status> {
+        // The time of the call may be over when its result is there.
+        let context = context.clone().without_deadline();
         let chain = self.hooks.at(HookPoint::ToolAfterCall, &context).await;
-        let chain = chain.map_err(|error| run_events::store_failure(&error).into_status())?;
-        let call = describe(&resolved.tool, &resolved.arguments);
-        Ok(chain.filter(|chain| chain.may_apply(&[("call", &call)])))
+        chain.map_err(|error| run_events::store_failure(&error).into_status())
     }
 
-    /// Holds the output of a call back if a hook may replace it.
-    pub(super) async fn hold_back(&self, resolved: &ResolvedCall) -> Result<(), Status> {
-        if self.chain_after(resolved).await?.is_some() {
+    /// Returns the hooks that may apply to the result of a call, none without any, and holds its output back for them.
+    pub(super) async fn hold_back(
+        &self,
+        resolved: &ResolvedCall,
+    ) -> Result<Option<PointChain>, Status> {
+        let Some(chain) = self.chain_after(&resolved.context).await? else {
+            return Ok(None);
+        };
+        let call = describe(&resolved.tool, &resolved.arguments);
+        let chain = Some(chain).filter(|chain| chain.may_apply(&[("call", &call)]));
+        if chain.is_some() {
             resolved.in_flight.hold_back();
         }
-        Ok(())
+        Ok(chain)
     }
 
     /// Passes the outcome of a call through the hooks after it. It is in the ledger's entry before they are asked.
@@ -149,11 +150,7 @@ impl Inner {
             outcome,
             CallOutcome::Rejected(_) | CallOutcome::Cancelled(_)
         );
-        let chain = match has_ended {
-            true => self.chain_after(resolved).await?,
-            false => None,
-        };
-        let Some(chain) = chain else {
+        let Some(chain) = ending.after.as_ref().filter(|_| has_ended) else {
             show(in_flight, &outcome);
             return Ok(untouched(outcome));
         };
@@ -211,10 +208,7 @@ impl Inner {
         context: &CallContext,
     ) -> Result<After, Status> {
         let outcome = call_wire::outcome_from_proto(returned);
-        let context = context.clone().without_deadline();
-        let chain = self.hooks.at(HookPoint::ToolAfterCall, &context).await;
-        let chain = chain.map_err(|error| run_events::store_failure(&error).into_status())?;
-        let Some(chain) = chain else {
+        let Some(chain) = self.chain_after(context).await? else {
             return Ok(After {
                 outcome,
                 warnings: Vec::new(),
@@ -298,7 +292,7 @@ fn concluded(tool: &str, outcome: CallOutcome, applied: &Applied) -> After {
 }
 
 /// Describes a call for hooks.
-pub(super) fn describe(tool: &Tool, arguments: &Value) -> Value {
+fn describe(tool: &Tool, arguments: &Value) -> Value {
     let flags = tool.flags();
     json!({
         "tool_id": tool.id(),
