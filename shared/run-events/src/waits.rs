@@ -57,6 +57,7 @@ pub struct BegunWait {
     due: Option<Timestamp>,
     woken: oneshot::Receiver<Woken>,
     begun: Timestamp,
+    is_new: bool,
     awaited: Awaited,
 }
 
@@ -64,6 +65,16 @@ impl BegunWait {
     /// Returns the start time of the wait, which may lie before a restart.
     pub fn begun(&self) -> Timestamp {
         self.begun
+    }
+
+    /// Returns the time at which it is due.
+    pub fn due(&self) -> Option<Timestamp> {
+        self.due
+    }
+
+    /// Whether the wait began now, rather than before a restart or before the run left memory.
+    pub fn is_new(&self) -> bool {
+        self.is_new
     }
 }
 
@@ -113,8 +124,8 @@ impl Waits {
         let mut board = self.inner.board.lock().await;
         board.forget_dropped();
         let now = self.inner.recorder.now();
-        let (begun, due) = match board.attach(&wait_id, sender) {
-            Ok((begun, due)) => (begun.unwrap_or(now), due),
+        let (begun, due, is_new) = match board.attach(&wait_id, sender) {
+            Ok((begun, due)) => (begun.unwrap_or(now), due, false),
             Err(sender) => {
                 let wait = common::Wait {
                     due: due.map(timestamp_to_proto),
@@ -127,7 +138,7 @@ impl Waits {
                 let waiting = Kind::NodeWaiting(waiting);
                 self.inner.recorder.submit(waiting).await?;
                 board.open(wait, now, due, Some(sender));
-                (now, due)
+                (now, due, true)
             }
         };
         // A signal may have arrived before the wait began, or while no process executed the run.
@@ -145,6 +156,7 @@ impl Waits {
             due,
             woken,
             begun,
+            is_new,
             awaited: Awaited::new(&self.inner.awaited),
         })
     }

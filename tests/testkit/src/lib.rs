@@ -23,7 +23,7 @@ pub use certificates::Certificates;
 pub use http::exchange;
 pub use issuer::TestIssuer;
 pub use process::{Process, binary, repository};
-pub use python::{PythonServer, python, python_program};
+pub use python::{PythonServer, python, python_program, python_stubs};
 pub use run::{Followed, collect, invoke, until};
 pub use stack::{PUBLIC_NAME, Stack, StackBuilder, own_loopback_address};
 pub use wait::eventually;

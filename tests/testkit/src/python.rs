@@ -41,6 +41,37 @@ pub fn python_program(name: &str) -> String {
         .to_string()
 }
 
+/// Generates the Python stubs of the whole contract into a directory, as docs/guide.md does.
+///
+/// # Errors
+/// The generator is missing or fails; the error has its output.
+pub fn python_stubs(into: &Path) -> anyhow::Result<()> {
+    let proto = repository().join("proto");
+    let mut files = Vec::new();
+    let mut directories = vec![proto.join("tavern"), proto.join("buf")];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(&directory)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|end| end == "proto") {
+                files.push(path);
+            }
+        }
+    }
+    let shown = into.display();
+    let output = std::process::Command::new(python()?)
+        .args(["-m", "grpc_tools.protoc", "-I"])
+        .arg(&proto)
+        .arg(format!("--python_out={shown}"))
+        .arg(format!("--grpc_python_out={shown}"))
+        .args(files)
+        .output()?;
+    let printed = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "no stubs: {printed}");
+    Ok(())
+}
+
 impl PythonServer {
     /// Starts a program that writes to `out` and waits until it listens.
     ///
@@ -63,8 +94,20 @@ impl PythonServer {
         let script = python_program(program);
         let out = out.display().to_string();
         let arguments = [&[script.as_str(), "--out", &out], arguments].concat();
-        let none: &[(String, String)] = &[];
-        let mut process = Process::start(program, &python()?, &arguments, none, directory)?;
+        Self::run(program, &arguments, &[], directory).await
+    }
+
+    /// Starts a program by its arguments, the first of which is its file, with an environment.
+    ///
+    /// # Errors
+    /// As [`PythonServer::start`].
+    pub async fn run(
+        program: &str,
+        arguments: &[&str],
+        environment: &[(String, String)],
+        directory: &Path,
+    ) -> anyhow::Result<Self> {
+        let mut process = Process::start(program, &python()?, arguments, environment, directory)?;
         let listening = eventually("a Python program to listen", || {
             let ended = process.ensure_alive().err();
             let printed = process.output();

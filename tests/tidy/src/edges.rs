@@ -51,7 +51,7 @@ const SHARED: [(&str, &[&str]); 27] = [
             "contracts", "core-types", "settings", "sql-store", "run-log", "grpc-kit", "run-events",
         ],
     ),
-    ("hook-client", &["contracts", "grpc-kit"]),
+    ("plugin-client", &["contracts", "grpc-kit"]),
     ("script-client", &["contracts", "grpc-kit", "run-events"]),
     (
         "run-client",

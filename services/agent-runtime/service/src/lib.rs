@@ -17,6 +17,7 @@
 //! - [`rpc`]: the wire; `wire`: its messages that the runner writes too.
 
 pub mod error;
+pub mod knowledge_override;
 pub mod peers;
 mod program;
 pub mod rpc;

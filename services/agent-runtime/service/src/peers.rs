@@ -10,7 +10,7 @@ use contracts::tavern::{
 };
 use core_types::RunOwner;
 use grpc_kit::{CallContext, Outbound, Patience, Transport};
-use hook_client::HookClient;
+use plugin_client::HookClient;
 use run_client::{CallClient, policy::START_PATIENCE};
 use run_events::Neighbours;
 use serde_json::Value;

@@ -31,6 +31,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     error::{Error, store_failure},
+    knowledge_override::{KnowledgeBases, KnowledgeOverride},
     peers::Peers,
     rpc::{
         A2aRpc, AgentRpc, ConversationRpc, KnowledgeRpc, LONG_METHOD, ModelRpc, ProfileRpc,
@@ -166,7 +167,7 @@ pub async fn build(
     let project_parts = ProjectParts {
         profiles: profiles.clone(),
         scenes: scenes.clone(),
-        knowledge: knowledge.clone(),
+        knowledge: knowledge.own.clone(),
     };
     let surroundings = Surroundings {
         peers: peers.clone(),
@@ -220,7 +221,7 @@ struct Base {
     models: Models,
     profiles: Profiles,
     documents: DocumentParts,
-    knowledge: Knowledge,
+    knowledge: KnowledgeBases,
     conversations: Conversations,
     states: States,
     running_scenes: RunningScenes,
@@ -276,7 +277,9 @@ impl Base {
         owners.map_err(|failure| Error::Owners(Box::new(failure.into_status())))?;
         let knowledge_dir = settings.knowledge_dir.clone();
         let (clock_of, ids) = (Arc::clone(&clock), Arc::clone(&environment.ids));
-        let knowledge = Knowledge::open(knowledge_dir, kept.clone(), clock_of, ids).await?;
+        let own = Knowledge::open(knowledge_dir, kept.clone(), clock_of, ids).await?;
+        let foreign = KnowledgeOverride::new(peers.hooks.overrides());
+        let knowledge = KnowledgeBases { own, foreign };
         let running_scenes = RunningScenes::default();
         let states = States::new(
             kept,
@@ -306,7 +309,7 @@ impl Base {
         if !is_asked_for {
             return Vec::new();
         }
-        let (profiles, knowledge) = (self.profiles.clone(), self.knowledge.clone());
+        let (profiles, knowledge) = (self.profiles.clone(), self.knowledge.own.clone());
         vec![
             until_dropped(async move { profiles.follow_files().await }),
             until_dropped(async move { knowledge.follow_files().await }),
@@ -348,7 +351,7 @@ impl Base {
             runs: self.runs.clone(),
             store: self.store.clone(),
             documents: Arc::clone(&self.documents.store),
-            knowledge: self.knowledge.clone(),
+            knowledge: self.knowledge.own.clone(),
         }
     }
 

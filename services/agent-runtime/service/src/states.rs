@@ -12,7 +12,6 @@ use agent_domain::{
 };
 use agent_store::{
     conversations::{self, Conversations},
-    knowledge::Knowledge,
     profiles::{Profiles, of_instance},
     store::{NamedRequest, StateOwner, StateRow, StateStore},
 };
@@ -25,14 +24,16 @@ use run_log::Hash;
 use serde_json::Value;
 use tonic::Code;
 
-use crate::{error::store_failure, running_scenes::RunningScenes};
+use crate::{
+    error::store_failure, knowledge_override::KnowledgeBases, running_scenes::RunningScenes,
+};
 
 /// The states. Clone, cheap.
 #[derive(Clone, Debug)]
 pub struct States {
     store: Arc<dyn StateStore>,
     profiles: Profiles,
-    knowledge: Knowledge,
+    knowledge: KnowledgeBases,
     conversations: Conversations,
     running_scenes: RunningScenes,
     clock: Arc<dyn Clock>,
@@ -65,7 +66,7 @@ impl States {
     pub fn new(
         store: Arc<dyn StateStore>,
         profiles: Profiles,
-        knowledge: Knowledge,
+        knowledge: KnowledgeBases,
         conversations: Conversations,
         running_scenes: RunningScenes,
         clock: Arc<dyn Clock>,
@@ -111,8 +112,18 @@ impl States {
         }
         let mut found = Vec::new();
         for goal in given {
-            let text = self.knowledge.goal_text(tenant, profile, &goal.reference);
-            let text = text.await?;
+            let context = CallContext::of_tenant(tenant);
+            let KnowledgeBases { own, foreign } = &self.knowledge;
+            let text = match foreign
+                .goal_text(&context, profile, &goal.reference)
+                .await?
+            {
+                Some(text) => text,
+                None => {
+                    let own = own.goal_text(tenant, profile, &goal.reference);
+                    own.await?
+                }
+            };
             found.push((goal, text));
         }
         self.begin(&owner, &goals::first(&found)).await

@@ -28,7 +28,7 @@ use crate::store::{
 };
 
 use access::ReadableBase;
-pub use access::Reader;
+pub use access::{Reader, denied};
 
 /// The interval at which the files are checked for changes.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -296,19 +296,7 @@ impl Knowledge {
         profile: &Profile,
         goal: &GoalReference,
     ) -> Result<Option<(String, String)>, Failure> {
-        let named = |kb: &String| {
-            let mut all = profile.knowledge.iter();
-            let known = all.find(|known| known.alias == *kb || known.source_id == *kb);
-            vec![known.map_or(kb.clone(), |known| known.source_id.clone())]
-        };
-        let all = || {
-            profile
-                .knowledge
-                .iter()
-                .map(|known| known.source_id.clone())
-        };
-        let ids = goal.kb.as_ref().map_or_else(|| all().collect(), named);
-        for id in ids {
+        for id in goal_bases(profile, goal) {
             let Some(home) = self.home(tenant, &id) else {
                 continue;
             };
@@ -385,7 +373,11 @@ impl Knowledge {
         if new.entry.caiu_id.is_empty() {
             new.entry.caiu_id = format!("caiu_{}", self.inner.ids.next_uuid().simple());
         } else {
-            writer.check_replaces(&kb_id, &new.entry.caiu_id, before.as_ref())?;
+            writer.check_replaces(
+                &kb_id,
+                &new.entry.caiu_id,
+                before.as_ref().map(|row| row.author.as_str()),
+            )?;
         }
         let row = self.find(tenant, &kb_id).await;
         let row = row.map_err(|error| store_failure(&error))?;
@@ -428,6 +420,18 @@ fn read_written(answer: &str) -> Result<WrittenEntry, Failure> {
             column: "answer",
         })
     })
+}
+
+/// Returns the ids of the knowledge bases in which the goal of a profile may be.
+pub fn goal_bases(profile: &Profile, goal: &GoalReference) -> Vec<String> {
+    let mut all = profile.knowledge.iter();
+    match &goal.kb {
+        None => all.map(|known| known.source_id.clone()).collect(),
+        Some(kb) => {
+            let known = all.find(|known| known.alias == *kb || known.source_id == *kb);
+            vec![known.map_or(kb.clone(), |known| known.source_id.clone())]
+        }
+    }
 }
 
 /// Reports a missing knowledge base or entry.

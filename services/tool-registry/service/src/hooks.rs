@@ -22,7 +22,7 @@ use tool_domain::{hook_point::HookPoint, manifest::HookHandler};
 use crate::{
     dispatch::{Dispatcher, backend::Backends, script::Scripts},
     store::StoreError,
-    tools::Tools,
+    tools::{Revision, Tools},
 };
 use asker::Asker;
 pub use peers::Unapplied;
@@ -78,7 +78,9 @@ impl Hooks {
         let (revision, choices) = (Arc::clone(&view.revision), Arc::clone(&view.choices));
         let mut hooks = Vec::new();
         for hook in revision.hooks.at(point) {
-            if !choices.is_off(&hook.plugin) && !self.is_of(hook, context.principal()).await? {
+            if !choices.is_off(&hook.plugin)
+                && !self.is_of(hook, &revision, context.principal()).await?
+            {
                 hooks.push(Arc::clone(hook));
             }
         }
@@ -93,14 +95,27 @@ impl Hooks {
         Ok(Some(PointChain { hooks, asker }))
     }
 
-    /// Whether a call is made by the backend of a hook, with its own key: such calls do not run that hook.
-    async fn is_of(&self, hook: &ActiveHook, principal: &Principal) -> Result<bool, StoreError> {
-        let HookHandler::Backend(name) = &hook.hook.handler else {
-            return Ok(false);
+    /// Whether a call is made with its own key by the backend of a hook, or of an override of its plugin: such calls do
+    /// not run that hook.
+    async fn is_of(
+        &self,
+        hook: &ActiveHook,
+        revision: &Revision,
+        principal: &Principal,
+    ) -> Result<bool, StoreError> {
+        let overrides = revision.overrides.all();
+        let own = overrides.filter(|each| each.plugin.name() == hook.plugin);
+        let of_hook = match &hook.hook.handler {
+            HookHandler::Backend(name) => Some(name),
+            HookHandler::Script(_) => None,
         };
-        let backend = self.backends.of_installation(name).await?;
-        let own = backend.map(|backend| backend.principal.clone());
-        Ok(own.is_some_and(|own| own == principal.as_str()))
+        for name in own.map(|each| &each.stand_in.backend).chain(of_hook) {
+            let backend = self.backends.of_installation(name).await?;
+            if backend.is_some_and(|backend| backend.principal == principal.as_str()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Shows an act to the hooks that observe a point, behind the act: nothing waits for them.

@@ -29,6 +29,7 @@ pub mod hooks;
 pub mod identities;
 pub mod in_flight;
 pub mod ledger;
+mod overrides;
 pub mod peers;
 pub mod plugins;
 mod program;

@@ -38,6 +38,7 @@ use crate::{
     hooks::Hooks,
     identities::{Identities, Issuers},
     ledger::Ledger,
+    overrides::StandIns,
     peers::Peers,
     plugins::{PluginCatalogue, PluginSettings, Skipped, Surroundings},
     rpc::{
@@ -83,6 +84,7 @@ pub struct ToolRegistry {
     files: ConversationFiles,
     plugins: PluginCatalogue,
     hooks: Hooks,
+    stand_ins: StandIns,
 }
 
 impl std::fmt::Debug for ToolRegistry {
@@ -158,6 +160,7 @@ pub async fn build_with(
         runs: workflow_runs,
     };
     let hooks = Hooks::new(tools.clone(), &dispatcher);
+    let stand_ins = StandIns::new(tools.clone(), dispatcher.backends.clone());
     let runs = Runs::new(runs, RunOwner::Registry, clock, Arc::clone(&ids));
     let calls = Calls::new(
         (tools.clone(), plugins.clone()),
@@ -172,6 +175,7 @@ pub async fn build_with(
     let registry = ToolRegistry {
         plugins,
         hooks,
+        stand_ins,
         tools,
         agents,
         approvals,
@@ -220,7 +224,11 @@ impl ToolRegistry {
         );
         let plugins = PluginRpc::new(
             self.plugins.clone(),
-            (self.tools.clone(), self.hooks.clone()),
+            (
+                self.tools.clone(),
+                self.hooks.clone(),
+                self.stand_ins.clone(),
+            ),
             catalogue.clone(),
         );
         let calls = CallRpc::new(self.calls.clone(), self.invocations.clone());

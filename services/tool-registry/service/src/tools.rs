@@ -8,6 +8,7 @@ mod choose;
 mod derived;
 mod hook_chains;
 mod not_active;
+mod overrides;
 mod put;
 mod revision;
 mod view;
@@ -47,6 +48,7 @@ use choices::{SWITCHES_ID, Switches};
 pub(crate) use choose::Switch;
 pub use hook_chains::HookChains;
 pub use not_active::NotActive;
+pub use overrides::{Override, Overrides};
 pub use put::PutTool;
 pub use revision::Revision;
 pub(crate) use view::ToolView;
@@ -64,8 +66,8 @@ pub struct Tools {
 struct Shared {
     /// Replaced as a whole by a change of plugins. Locked for the time of a pointer copy only.
     revision: RwLock<Arc<Revision>>,
-    /// The points with hooks, as a bit for each.
-    hook_points: watch::Sender<u16>,
+    /// The points with hooks, and the overridden services.
+    asked: watch::Sender<Asked>,
     has_hooks: AtomicU16,
     tenants: PerTenant<ToolsOfTenant>,
     store: Arc<dyn DocumentStore>,
@@ -73,6 +75,15 @@ struct Shared {
     runs: ChildRuns,
     backends: Backends,
     packages: PackageSets,
+}
+
+/// The points and services of other services at which plugins are asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// The points with hooks, as a bit for each.
+    points: u16,
+    /// The overridden services, sorted.
+    pub(crate) overrides: Vec<String>,
 }
 
 /// A tool of a list.
@@ -173,7 +184,7 @@ impl Tools {
         Self {
             shared: Arc::new(Shared {
                 revision: RwLock::new(Arc::new(revision)),
-                hook_points: watch::Sender::default(),
+                asked: watch::Sender::default(),
                 has_hooks: AtomicU16::default(),
                 tenants: PerTenant::new(MAX_TENANTS),
                 store,
@@ -206,11 +217,18 @@ impl Tools {
         let present = self.shared.revision.write();
         let mut present = present.unwrap_or_else(PoisonError::into_inner);
         revision.hooks = Arc::new(HookChains::of(&revision.plugins, &present.hooks));
-        let points = revision.hooks.bits();
+        revision.overrides = Arc::new(Overrides::of(&revision.plugins));
+        let asked = Asked {
+            points: revision.hooks.bits(),
+            overrides: revision.overrides.services().cloned().collect(),
+        };
         *present = Arc::new(revision);
-        self.shared.has_hooks.store(points, Ordering::Release);
-        let points_now = &self.shared.hook_points;
-        points_now.send_if_modified(|before| std::mem::replace(before, points) != points);
+        self.shared.has_hooks.store(asked.points, Ordering::Release);
+        self.shared.asked.send_if_modified(|before| {
+            let is_other = *before != asked;
+            *before = asked;
+            is_other
+        });
     }
 
     /// Whether a plugin in force has a hook at a point.
@@ -218,9 +236,9 @@ impl Tools {
         self.shared.has_hooks.load(Ordering::Acquire) & bit_of(point) != 0
     }
 
-    /// Returns a receiver that sees each change of the points with hooks.
-    pub(crate) fn hook_points(&self) -> watch::Receiver<u16> {
-        self.shared.hook_points.subscribe()
+    /// Returns a receiver that sees each change of the points with hooks and of the overridden services.
+    pub(crate) fn asked(&self) -> watch::Receiver<Asked> {
+        self.shared.asked.subscribe()
     }
 
     /// Begins to read the package sets, so that no call has to wait for them.

@@ -2,6 +2,7 @@
 
 mod cached;
 mod effects;
+mod interaction;
 mod of_run;
 mod resting;
 
@@ -36,6 +37,7 @@ use super::run_loop::{
 use super::settle::with_unconsumed_signals;
 use super::{Prepared, RunPlace, Runner};
 use cached::{KeptResults, NodeLookup};
+use interaction::Question;
 use of_run::OfRun;
 use resting::DriveEnd;
 
@@ -366,13 +368,21 @@ impl Drive {
         let NodeWait { node, wait, due } = wait;
         let retries = wait.kind() == WaitKind::Retry;
         let waits = self.of_run.waits.clone();
+        let named = (self.of_run.recorder.run_id().to_string(), wait.clone());
         let begun = waits.begin(wait, due).await?;
+        let asked = (waits.clone(), &begun);
+        let client = self.of_run.runner.overrides();
+        let question = Question::of(client, named, asked, self.control.clone());
         let waited = self.now().since(begun.begun());
         let now = Instant::now();
         self.started
             .insert(node, now.checked_sub(waited).unwrap_or(now));
         let woken = async move {
-            let woken = waits.woken(begun).await;
+            let woken = waits.woken(begun);
+            let woken = match question {
+                Some(question) => question.until(woken).await,
+                None => woken.await.map(Ok),
+            };
             let happened = woken.map(|woken| match retries {
                 true => Happening::RetryDue,
                 false => Happening::Woken(woken),

@@ -70,6 +70,7 @@ use call_outcome::{Category, Failure};
 use contracts::tavern::registry::v1::identity_service_client::IdentityServiceClient;
 use core_types::Tenant;
 use grpc_kit::{CallContext, Outbound};
+use plugin_client::OverrideClient;
 use run_client::CallClient;
 use run_events::{End, Recorder, RunControl, Waits};
 use run_log::AppendError;
@@ -163,6 +164,11 @@ impl Runner {
     /// Returns the client of calls.
     pub fn calls(&self) -> &CallClient {
         &self.peers.calls
+    }
+
+    /// Returns the client of services that backends of plugins stand in for.
+    fn overrides(&self) -> OverrideClient {
+        self.peers.hooks.overrides()
     }
 
     /// Returns the services for the calls of `context`.

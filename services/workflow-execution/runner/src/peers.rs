@@ -15,7 +15,7 @@ use contracts::tavern::sandbox::v1::{
 };
 use core_types::RunOwner;
 use grpc_kit::{CallContext, Outbound, Transport};
-use hook_client::HookClient;
+use plugin_client::HookClient;
 use run_client::CallClient;
 use run_events::Neighbours;
 use tonic::Status;

@@ -114,8 +114,8 @@ pub enum Happening {
     PauseOver,
     /// The wait before the next attempt is over.
     RetryDue,
-    /// The node was woken.
-    Woken(Woken),
+    /// The node was woken, or the person cannot be asked.
+    Woken(Result<Woken, Failure>),
 }
 
 /// Something that is to be done.
@@ -300,7 +300,7 @@ impl RunLoop {
             }
             Happening::Woken(woken) => {
                 self.under_way.waits -= 1;
-                self.settled(node, waits::settled(woken), moment)
+                self.settled(node, woken.and_then(waits::settled), moment)
             }
         }
     }

@@ -19,7 +19,7 @@ mod target;
 use std::sync::Arc;
 
 use core_types::{Clock, IdSource};
-use hook_client::HookClient;
+use plugin_client::HookClient;
 use run_events::Runs;
 
 use crate::library::Library;

@@ -73,7 +73,7 @@ impl Waits {
     ///
     /// # Errors
     /// NOT_WAITING, INVALID_FIELDS, REQUEST_ID_REUSED, RUN_FINISHED, or a storage that does not work.
-    pub(crate) async fn answer(
+    pub async fn answer(
         &self,
         context: &CallContext,
         request: AnswerWaitRequest,

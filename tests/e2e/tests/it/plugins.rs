@@ -5,6 +5,7 @@ mod hooks;
 mod kills;
 mod load;
 mod nodes;
+mod overrides;
 mod plans;
 mod removed;
 mod samples;

@@ -1,8 +1,8 @@
 //! KnowledgeService: the knowledge bases that agents read and extend.
 
-use agent_domain::knowledge::{Entry, MAX_TEXT_BYTES};
+use agent_domain::knowledge::{self, Entry, MAX_TEXT_BYTES};
 use agent_store::{
-    knowledge::{Knowledge, NewEntry, Reader, missing},
+    knowledge::{NewEntry, Reader, missing},
     profiles::Profiles,
     store::{EntryRow, KnowledgeRow, NamedRequest},
 };
@@ -15,7 +15,8 @@ use contracts::tavern::agent::v1::{
     WriteKnowledgeEntryRequest, WriteKnowledgeEntryResponse,
     knowledge_service_server::KnowledgeService,
 };
-use core_types::Tenant;
+use contracts::tavern::plugin::v1::PutBaseRequest;
+use documents::ChangeError;
 use grpc_kit::{CallContext, Failure};
 use run_events::{request_hash, timestamp_to_proto};
 use tonic::{Request, Response, Status};
@@ -23,6 +24,7 @@ use tonic::{Request, Response, Status};
 use super::documents::{change_failure, diagnostics_to_proto};
 use crate::{
     error::{no_such_profile, store_failure},
+    knowledge_override::KnowledgeBases,
     states::States,
 };
 
@@ -34,14 +36,14 @@ const MAX_PAGE: usize = 50;
 /// The server side of KnowledgeService.
 #[derive(Clone, Debug)]
 pub struct KnowledgeRpc {
-    knowledge: Knowledge,
+    knowledge: KnowledgeBases,
     profiles: Profiles,
     states: States,
 }
 
 impl KnowledgeRpc {
-    /// Serves these knowledge bases.
-    pub fn new(knowledge: Knowledge, profiles: Profiles, states: States) -> Self {
+    /// Serves these knowledge bases, unless a backend stands in.
+    pub fn new(knowledge: KnowledgeBases, profiles: Profiles, states: States) -> Self {
         Self {
             knowledge,
             profiles,
@@ -70,7 +72,7 @@ impl KnowledgeRpc {
 
     async fn put(
         &self,
-        tenant: Tenant,
+        context: &CallContext,
         request: PutKnowledgeBaseRequest,
     ) -> Result<PutKnowledgeBaseResponse, Failure> {
         let PutKnowledgeBaseRequest {
@@ -78,8 +80,18 @@ impl KnowledgeRpc {
             etag,
             validate_only,
         } = request;
+        let tenant = context.tenant();
+        let base = knowledge::read(&knowledge_json).map_err(ChangeError::Invalid);
+        let base = base.map_err(|error| change_failure("knowledge", "", "", error))?;
+        let foreign = || base_to_foreign(base, &etag, validate_only);
+        if let Some(base) = self.knowledge.foreign.put(context, foreign).await? {
+            return Ok(PutKnowledgeBaseResponse {
+                knowledge_base: Some(base),
+            });
+        }
         let put = self
             .knowledge
+            .own
             .put(tenant, &knowledge_json, &etag, validate_only);
         let row = put.await;
         let row = row.map_err(|error| change_failure("knowledge", "", "", error))?;
@@ -90,18 +102,29 @@ impl KnowledgeRpc {
 
     async fn list(
         &self,
-        tenant: Tenant,
+        context: &CallContext,
         request: ListKnowledgeBasesRequest,
     ) -> Result<ListKnowledgeBasesResponse, Failure> {
+        let tenant = context.tenant();
         let list = grpc_kit::list_of_tenant(tenant, "knowledge-bases");
         let after = super::page_after(&list, &request.page_token)?;
         let size = core_types::page::page_size(request.page_size);
-        let all = self.knowledge.all(tenant).await;
-        let all = all.map_err(|error| store_failure(&error))?;
-        let later = all
-            .into_iter()
-            .filter(|row| after.as_ref().is_none_or(|after| row.id > *after));
-        let bases = later.take(size + 1).map(base_to_proto).collect();
+        let behind = after.as_deref().unwrap_or_default();
+        let foreign = self
+            .knowledge
+            .foreign
+            .bases(context, behind, size + 1)
+            .await?;
+        let is_foreign = foreign.is_some();
+        let bases = match foreign {
+            Some(bases) => bases,
+            None => {
+                let all = self.knowledge.own.all(tenant).await;
+                let all = all.map_err(|error| store_failure(&error))?.into_iter();
+                let later = all.filter(|row| after.as_ref().is_none_or(|after| row.id > *after));
+                later.take(size + 1).map(base_to_proto).collect()
+            }
+        };
         let (knowledge_bases, next_page_token) =
             super::page(&list, bases, size, |base: &KnowledgeBase| {
                 base.kb_id.clone()
@@ -110,25 +133,32 @@ impl KnowledgeRpc {
             knowledge_bases,
             next_page_token,
             diagnostics: match after {
-                None => diagnostics_to_proto(&self.knowledge.left_out(tenant)),
-                Some(_) => Vec::new(),
+                None if !is_foreign => diagnostics_to_proto(&self.knowledge.own.left_out(tenant)),
+                _ => Vec::new(),
             },
         })
     }
 
     async fn entries(
         &self,
-        tenant: Tenant,
+        context: &CallContext,
         request: ListKnowledgeEntriesRequest,
     ) -> Result<ListKnowledgeEntriesResponse, Failure> {
+        let tenant = context.tenant();
         let list = format!("knowledge-entries\0{}", request.kb_id);
         let list = grpc_kit::list_of_tenant(tenant, &list);
         let after = super::page_after(&list, &request.page_token)?;
         let after = after.unwrap_or_default();
         let size = core_types::page::page_size(request.page_size).min(MAX_PAGE);
         let kb_id = &request.kb_id;
-        let entries = self.knowledge.entries(tenant, kb_id, &after, size + 1);
-        let entries = entries.await?.into_iter().map(entry_to_proto).collect();
+        let page = (after.as_str(), size + 1);
+        let entries = match self.knowledge.foreign.entries(context, kb_id, page).await? {
+            Some(entries) => entries,
+            None => {
+                let entries = self.knowledge.own.entries(tenant, kb_id, &after, size + 1);
+                entries.await?.into_iter().map(entry_to_proto).collect()
+            }
+        };
         let (entries, next_page_token) =
             super::page(&list, entries, size, |entry: &KnowledgeEntry| {
                 entry.caiu_id.clone()
@@ -149,8 +179,18 @@ impl KnowledgeRpc {
             0 => DEFAULT_FOUND,
             limit => limit,
         };
+        let asked = (request.kb.as_str(), request.query.as_str(), limit);
+        if let Some(entries) = self
+            .knowledge
+            .foreign
+            .query(context, &reader, asked)
+            .await?
+        {
+            return Ok(QueryKnowledgeResponse { entries });
+        }
         let found = self
             .knowledge
+            .own
             .query(&reader, &request.kb, &request.query, limit);
         let found = found.await?.into_iter().map(|(row, kb)| FoundEntry {
             entry: Some(entry_to_proto(row)),
@@ -173,6 +213,27 @@ impl KnowledgeRpc {
             return Err(Failure::invalid_fields().violation("text", problem));
         }
         let writer = self.reader(context, &request.conversation_id).await?;
+        let entry = proto::KnowledgeEntry {
+            kb_id: request.kb.clone(),
+            caiu_id: request.caiu_id.clone(),
+            entry_type: request.entry_type.clone(),
+            display_name: request.display_name.clone(),
+            text: request.text.clone(),
+            tags: request.tags.clone(),
+            ..proto::KnowledgeEntry::default()
+        };
+        let foreign = self
+            .knowledge
+            .foreign
+            .write(context, &writer, (entry, &request.request_id));
+        if let Some((written, is_enabled)) = foreign.await? {
+            return Ok(WriteKnowledgeEntryResponse {
+                caiu_id: written.caiu_id,
+                version: written.version,
+                is_enabled,
+                replayed: written.replayed,
+            });
+        }
         let named = |id: String| NamedRequest { id, body };
         let new = NewEntry {
             kb: request.kb,
@@ -188,13 +249,43 @@ impl KnowledgeRpc {
                 .filter(|id| !id.is_empty())
                 .map(named),
         };
-        let (written, replayed) = self.knowledge.write(&writer, new).await?;
+        let (written, replayed) = self.knowledge.own.write(&writer, new).await?;
         Ok(WriteKnowledgeEntryResponse {
             caiu_id: written.caiu_id,
             version: written.version,
             is_enabled: written.is_enabled,
             replayed,
         })
+    }
+}
+
+/// Returns the request that stores a knowledge base at a backend.
+fn base_to_foreign(
+    base: knowledge::KnowledgeBase,
+    expected_etag: &str,
+    validate_only: bool,
+) -> PutBaseRequest {
+    let entries = base.entries.into_iter().map(|entry| proto::KnowledgeEntry {
+        caiu_id: entry.caiu_id,
+        kb_id: base.id.clone(),
+        entry_type: entry.entry_type,
+        display_name: entry.display_name,
+        text: entry.text,
+        tags: entry.tags,
+        is_enabled: entry.is_enabled,
+        ..proto::KnowledgeEntry::default()
+    });
+    PutBaseRequest {
+        entries: entries.collect(),
+        base: Some(KnowledgeBase {
+            kb_id: base.id,
+            name: base.name,
+            description: base.description,
+            etag: base.etag,
+            ..KnowledgeBase::default()
+        }),
+        expected_etag: expected_etag.to_owned(),
+        validate_only,
     }
 }
 
@@ -231,8 +322,8 @@ impl KnowledgeService for KnowledgeRpc {
         &self,
         request: Request<PutKnowledgeBaseRequest>,
     ) -> Result<Response<PutKnowledgeBaseResponse>, Status> {
-        let tenant = CallContext::of(&request).tenant();
-        let answer = self.put(tenant, request.into_inner()).await?;
+        let context = CallContext::of(&request);
+        let answer = self.put(&context, request.into_inner()).await?;
         Ok(Response::new(answer))
     }
 
@@ -240,8 +331,8 @@ impl KnowledgeService for KnowledgeRpc {
         &self,
         request: Request<ListKnowledgeBasesRequest>,
     ) -> Result<Response<ListKnowledgeBasesResponse>, Status> {
-        let tenant = CallContext::of(&request).tenant();
-        let answer = self.list(tenant, request.into_inner()).await?;
+        let context = CallContext::of(&request);
+        let answer = self.list(&context, request.into_inner()).await?;
         Ok(Response::new(answer))
     }
 
@@ -249,9 +340,19 @@ impl KnowledgeService for KnowledgeRpc {
         &self,
         request: Request<DeleteKnowledgeBaseRequest>,
     ) -> Result<Response<DeleteKnowledgeBaseResponse>, Status> {
-        let tenant = CallContext::of(&request).tenant();
+        let context = CallContext::of(&request);
+        let tenant = context.tenant();
         let DeleteKnowledgeBaseRequest { kb_id: id, etag } = request.into_inner();
-        let deleted = self.knowledge.delete(tenant, &id, &etag).await;
+        if self
+            .knowledge
+            .foreign
+            .delete(&context, &id, &etag)
+            .await?
+            .is_some()
+        {
+            return Ok(Response::new(DeleteKnowledgeBaseResponse {}));
+        }
+        let deleted = self.knowledge.own.delete(tenant, &id, &etag).await;
         let gone = || missing(&id, &[]);
         let refused = deleted
             .map_err(|error| error.into_failure("kb_id", "", |_| Failure::invalid_fields(), gone));
@@ -265,8 +366,8 @@ impl KnowledgeService for KnowledgeRpc {
         &self,
         request: Request<ListKnowledgeEntriesRequest>,
     ) -> Result<Response<ListKnowledgeEntriesResponse>, Status> {
-        let tenant = CallContext::of(&request).tenant();
-        let answer = self.entries(tenant, request.into_inner()).await?;
+        let context = CallContext::of(&request);
+        let answer = self.entries(&context, request.into_inner()).await?;
         Ok(Response::new(answer))
     }
 
@@ -292,9 +393,17 @@ impl KnowledgeService for KnowledgeRpc {
         &self,
         request: Request<DeleteKnowledgeEntryRequest>,
     ) -> Result<Response<DeleteKnowledgeEntryResponse>, Status> {
-        let tenant = CallContext::of(&request).tenant();
+        let context = CallContext::of(&request);
+        let tenant = context.tenant();
         let DeleteKnowledgeEntryRequest { kb_id, caiu_id } = request.into_inner();
-        let deleted = self.knowledge.delete_entry(tenant, &kb_id, &caiu_id);
+        let foreign = self
+            .knowledge
+            .foreign
+            .delete_entry(&context, &kb_id, &caiu_id);
+        if foreign.await?.is_some() {
+            return Ok(Response::new(DeleteKnowledgeEntryResponse {}));
+        }
+        let deleted = self.knowledge.own.delete_entry(tenant, &kb_id, &caiu_id);
         match deleted.await? {
             true => Ok(Response::new(DeleteKnowledgeEntryResponse {})),
             false => Err(missing(&caiu_id, &[]).into()),

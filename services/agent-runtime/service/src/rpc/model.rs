@@ -15,8 +15,8 @@ use contracts::tavern::{
 };
 use futures::{StreamExt, stream::BoxStream};
 use grpc_kit::{CallContext, Failure};
-use hook_client::HookClient;
 use model_client::{Model, ModelError, ModelRequest, Models, Piece, Refusal};
+use plugin_client::HookClient;
 use tonic::{Code, Request, Response, Status};
 use tracing::Instrument;
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use agent_domain::{deliberation, profile::Profile};
-use agent_store::{knowledge::Knowledge, profiles::Profiles};
+use agent_store::profiles::Profiles;
 use contracts::tavern::{
     registry::v1::BatchGetToolsRequest, workflow::v1::BatchGetWorkflowsRequest,
 };
@@ -19,7 +19,7 @@ use grpc_kit::{CallContext, Failure};
 use model_client::Models;
 use serde_json::Value;
 
-use crate::peers::Peers;
+use crate::{knowledge_override::KnowledgeBases, peers::Peers};
 
 /// The time limit of a neighbour. Without its answer no reference is missing.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -40,7 +40,7 @@ pub struct Surroundings {
     /// The profiles.
     pub profiles: Profiles,
     /// The knowledge bases.
-    pub knowledge: Knowledge,
+    pub knowledge: KnowledgeBases,
 }
 
 /// The neighbours' answers about the names in some documents.
@@ -48,6 +48,8 @@ pub struct Surroundings {
 pub(super) struct Neighbours {
     missing_tools: BTreeSet<String>,
     missing_profiles: BTreeSet<String>,
+    /// Whether a backend has the knowledge bases.
+    has_foreign_knowledge: bool,
     /// The definitions of workflows; none for a missing one.
     workflows: BTreeMap<String, Option<Value>>,
 }
@@ -56,6 +58,11 @@ impl Surroundings {
     /// Looks up the references that this service resolves itself, in a tenant.
     pub(super) async fn own(&self, tenant: Tenant, named: &[Reference]) -> Neighbours {
         let mut found = Neighbours::default();
+        let mut knowledge = named.iter();
+        if knowledge.any(|named| named.kind == ReferenceKind::Knowledge) {
+            let context = CallContext::of_tenant(tenant).with_timeout(PATIENCE);
+            found.has_foreign_knowledge = self.knowledge.foreign.is_there(&context).await;
+        }
         let profiles = named.iter();
         for reference in profiles.filter(|named| named.kind == ReferenceKind::Profile) {
             // If the storage does not work, no reference is missing.
@@ -106,7 +113,9 @@ impl Surroundings {
                 }
                 ReferenceKind::Model => self.models.get(id).is_none(),
                 ReferenceKind::Profile => neighbours.missing_profiles.contains(id),
-                ReferenceKind::Knowledge => !self.knowledge.is_known(tenant, id),
+                ReferenceKind::Knowledge => {
+                    !neighbours.has_foreign_knowledge && !self.knowledge.own.is_known(tenant, id)
+                }
                 ReferenceKind::Scene
                 | ReferenceKind::Language
                 | ReferenceKind::Backend

@@ -6,7 +6,7 @@ use contracts::tavern::{
     registry::v1::HookDenial,
 };
 use grpc_kit::{CallContext, Failure};
-use hook_client::{HookClient, Point};
+use plugin_client::{HookClient, Point};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tonic::Code;

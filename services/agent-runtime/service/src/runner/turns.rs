@@ -20,8 +20,8 @@ use call_catalogue::Dialect;
 use contracts::tavern::common::v1::{Run, RunOptions, run_event::Kind};
 use core_types::RequestId;
 use grpc_kit::{CallContext, Failure};
-use hook_client::Point;
 use model_client::Models;
+use plugin_client::Point;
 use run_events::{Runs, StartRun, Started, to_its_end};
 
 use crate::{

@@ -12,7 +12,6 @@ use grpc_kit::Failure;
 use tonic::Code;
 
 use super::{Knowledge, missing};
-use crate::store::EntryRow;
 
 /// A reader and writer of knowledge bases.
 #[derive(Clone, Debug)]
@@ -42,45 +41,83 @@ impl Reader {
     }
 
     /// Returns the author that is recorded with its entries.
-    pub(super) fn author(&self) -> &str {
+    pub fn author(&self) -> &str {
         match self {
             Self::Operator(_) => "",
             Self::Agent(_, profile) => profile.id.as_str(),
         }
     }
 
-    /// Returns the knowledge bases that a query searches; those of a profile that do not exist are left out.
+    /// Returns the knowledge bases that a query may search, each by its id and the reader's name for it. Those of a
+    /// profile that are not known are left out.
+    ///
+    /// # Errors
+    /// KNOWLEDGE_BASE_NOT_FOUND or KNOWLEDGE_DENIED.
+    pub fn may_read(
+        &self,
+        kb: &str,
+        is_known: impl Fn(&str) -> bool,
+    ) -> Result<Vec<(String, String)>, Failure> {
+        let named = |known: &KnowledgeReference| (known.source_id.clone(), known.alias.clone());
+        match self {
+            Self::Operator(_) => match is_known(kb) {
+                true => Ok(vec![(kb.to_owned(), kb.to_owned())]),
+                false => Err(missing(kb, &[])),
+            },
+            Self::Agent(_, profile) if kb.is_empty() => {
+                let readable = profile.knowledge.iter().filter(|known| known.can_read);
+                let readable = readable.filter(|known| is_known(&known.source_id));
+                Ok(readable.map(named).collect())
+            }
+            Self::Agent(_, profile) => {
+                let known = reference(profile, kb, is_known)?;
+                match known.can_read {
+                    true => Ok(vec![named(known)]),
+                    false => Err(denied(kb, &format!("this agent may not read `{kb}`"))),
+                }
+            }
+        }
+    }
+
+    /// Returns the id of the knowledge base of a write, and whether agents read the written entry.
+    ///
+    /// # Errors
+    /// KNOWLEDGE_BASE_NOT_FOUND or KNOWLEDGE_DENIED.
+    pub fn may_write(
+        &self,
+        kb: &str,
+        is_known: impl Fn(&str) -> bool,
+    ) -> Result<(String, bool), Failure> {
+        match self {
+            Self::Operator(_) if is_known(kb) => Ok((kb.to_owned(), true)),
+            Self::Operator(_) => Err(missing(kb, &[])),
+            Self::Agent(_, profile) => {
+                let known = reference(profile, kb, is_known)?;
+                match known.write {
+                    WriteAccess::Own => Ok((known.source_id.clone(), true)),
+                    WriteAccess::Suggestions => Ok((known.source_id.clone(), false)),
+                    WriteAccess::None => {
+                        let message = format!("this agent may not write into `{kb}`");
+                        Err(denied(kb, &message))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns the knowledge bases that a query searches, with their tenants.
     pub(super) fn readable(
         &self,
         kb: &str,
         knowledge: &Knowledge,
     ) -> Result<Vec<ReadableBase>, Failure> {
         let tenant = self.tenant();
-        let base = |id: &str, name: &str| {
-            Some(ReadableBase {
-                home: knowledge.home(tenant, id)?,
-                id: id.to_owned(),
-                name: name.to_owned(),
-            })
-        };
-        let named = |known: &KnowledgeReference| base(&known.source_id, &known.alias);
-        match self {
-            Self::Operator(_) => match base(kb, kb) {
-                Some(known) => Ok(vec![known]),
-                None => Err(missing(kb, &[])),
-            },
-            Self::Agent(_, profile) if kb.is_empty() => {
-                let readable = profile.knowledge.iter().filter(|known| known.can_read);
-                Ok(readable.filter_map(named).collect())
-            }
-            Self::Agent(_, profile) => {
-                let known = reference(profile, kb, knowledge, tenant)?;
-                match known.can_read {
-                    true => Ok(named(known).into_iter().collect()),
-                    false => Err(denied(kb, &format!("this agent may not read `{kb}`"))),
-                }
-            }
-        }
+        let readable = self.may_read(kb, |id| knowledge.is_known(tenant, id))?;
+        let readable = readable.into_iter().filter_map(|(id, name)| {
+            let home = knowledge.home(tenant, &id)?;
+            Some(ReadableBase { home, id, name })
+        });
+        Ok(readable.collect())
     }
 
     /// Returns the knowledge base of a write, and whether agents read the written entry. A shared one is written by
@@ -91,38 +128,27 @@ impl Reader {
         knowledge: &Knowledge,
     ) -> Result<(String, bool), Failure> {
         let tenant = self.tenant();
-        let (id, is_enabled) = match self {
-            Self::Operator(_) if knowledge.is_known(tenant, kb) => (kb, true),
-            Self::Operator(_) => return Err(missing(kb, &[])),
-            Self::Agent(_, profile) => {
-                let known = reference(profile, kb, knowledge, tenant)?;
-                match known.write {
-                    WriteAccess::Own => (known.source_id.as_str(), true),
-                    WriteAccess::Suggestions => (known.source_id.as_str(), false),
-                    WriteAccess::None => {
-                        let message = format!("this agent may not write into `{kb}`");
-                        return Err(denied(kb, &message));
-                    }
-                }
-            }
-        };
-        match knowledge.home(tenant, id) {
+        let (id, is_enabled) = self.may_write(kb, |id| knowledge.is_known(tenant, id))?;
+        match knowledge.home(tenant, &id) {
             Some(home) if home != tenant => Err(shared(kb)),
-            _ => Ok((id.to_owned(), is_enabled)),
+            _ => Ok((id, is_enabled)),
         }
     }
 
-    /// Refuses an agent's write to an entry of another author.
-    pub(super) fn check_replaces(
+    /// Refuses an agent's write to an entry that does not exist, or has another author.
+    ///
+    /// # Errors
+    /// KNOWLEDGE_BASE_NOT_FOUND or KNOWLEDGE_DENIED.
+    pub fn check_replaces(
         &self,
         kb: &str,
         caiu_id: &str,
-        before: Option<&EntryRow>,
+        author_before: Option<&str>,
     ) -> Result<(), Failure> {
-        match (self, before) {
+        match (self, author_before) {
             (Self::Operator(_), _) => Ok(()),
             (Self::Agent(..), None) => Err(missing(caiu_id, &[])),
-            (Self::Agent(..), Some(row)) if row.author == self.author() => Ok(()),
+            (Self::Agent(..), Some(author)) if author == self.author() => Ok(()),
             (Self::Agent(..), Some(_)) => {
                 let message = format!(
                     "`{caiu_id}` was not written by this agent; leave the id out to write a new entry"
@@ -136,12 +162,11 @@ impl Reader {
 fn reference<'p>(
     profile: &'p Profile,
     kb: &str,
-    knowledge: &Knowledge,
-    tenant: Tenant,
+    is_known: impl Fn(&str) -> bool,
 ) -> Result<&'p KnowledgeReference, Failure> {
     let mut all = profile.knowledge.iter();
     let known = all.find(|known| known.alias == kb || known.source_id == kb);
-    let known = known.filter(|known| knowledge.is_known(tenant, &known.source_id));
+    let known = known.filter(|known| is_known(&known.source_id));
     known.ok_or_else(|| {
         let aliases = profile.knowledge.iter().map(|known| known.alias.as_str());
         missing(kb, &aliases.collect::<Vec<_>>())
@@ -157,7 +182,8 @@ pub(super) fn shared(kb: &str) -> Failure {
     denied(kb, &message)
 }
 
-fn denied(kb: &str, message: &str) -> Failure {
+/// Refuses an act on a knowledge base.
+pub fn denied(kb: &str, message: &str) -> Failure {
     let reason = ErrorReason::KnowledgeDenied;
     Failure::new(Code::PermissionDenied, reason, message).metadata("kb", kb)
 }

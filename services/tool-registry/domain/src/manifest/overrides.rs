@@ -30,6 +30,18 @@ pub enum Fallback {
     Builtin,
 }
 
+impl StandIn {
+    /// Returns the gRPC service that the backend serves: `tavern.plugin.v1.ToolSearchService` for `tool-search`.
+    pub fn contract(&self) -> String {
+        let words = self.service.split('-').map(|word| {
+            let mut letters = word.chars();
+            let first = letters.next().map(|first| first.to_ascii_uppercase());
+            first.into_iter().chain(letters).collect::<String>()
+        });
+        format!("tavern.plugin.v1.{}Service", words.collect::<String>())
+    }
+}
+
 impl Fallback {
     /// Returns the word of manifests.
     pub fn as_str(self) -> &'static str {

@@ -32,11 +32,6 @@ fn without_effect(manifest: &Manifest) -> Vec<Diagnostic> {
             "front-end assets are not served yet",
         ),
         (
-            !manifest.overrides.is_empty(),
-            "/services",
-            "services are not replaced by plugins yet",
-        ),
-        (
             manifest.permissions.iter().any(not_yet),
             "/permissions",
             "some of the permissions cannot be granted yet, so nothing that needs one works",

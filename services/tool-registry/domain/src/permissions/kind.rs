@@ -53,7 +53,7 @@ const KINDS: [(Kind, &str, PermissionState); 14] = [
     (Kind::Network, "network", NotYet),
     (Kind::Secrets, "secrets", NotYet),
     (Kind::ServerHooks, "hooks:hook:server", InForce),
-    (Kind::ServiceOverride, "services.override", NotYet),
+    (Kind::ServiceOverride, "services.override", InForce),
     (Kind::ToolCall, "tools.call", NotYet),
     (Kind::Storage, "storage", InForce),
     (Kind::ClientHooks, "hooks:hook:client", Listed),

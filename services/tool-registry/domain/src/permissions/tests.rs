@@ -158,7 +158,6 @@ fn only_what_works_or_is_listed_can_be_installed() {
     let expected = [
         "/permissions/network/0",
         "/permissions/secrets/0",
-        "/permissions/services/override/0",
         "/permissions/tools/call/0",
         "/permissions/services/read/0",
     ];

@@ -32,6 +32,9 @@ pub(super) fn of(input: &PlanInput<'_>) -> Vec<Conflict> {
         found.push(conflict(NameKind::Plugin, name, None, how.to_owned()));
     }
     found.extend(others.conflict(NameKind::Plugin, name));
+    for stand_in in &new.manifest.overrides {
+        found.extend(others.conflict(NameKind::Override, &stand_in.service));
+    }
     // The tool of a node type has the name of the type.
     let tools = new.tools.iter().map(|tool| tool.id.as_str());
     let tools = tools
@@ -104,6 +107,11 @@ fn conflict(kind: NameKind, id: &str, owner: Option<&Origin>, how: String) -> Co
         NameKind::Tool => ("tool_id", "tool"),
         NameKind::NodeType => ("node_type", "node type"),
         NameKind::Plugin => ("plugin", "plugin"),
+        NameKind::Override => ("override", "override"),
+    };
+    let verb = match kind {
+        NameKind::Override => "remove",
+        _ => "rename",
     };
     let other = match owner {
         Some(Origin::Plugin(name)) => format!(", or uninstall {name} first"),
@@ -115,7 +123,7 @@ fn conflict(kind: NameKind, id: &str, owner: Option<&Origin>, how: String) -> Co
         id: id.to_owned(),
         held_by: owner.map_or("platform".to_owned(), ToString::to_string),
         how,
-        remedy: format!("rename the {noun}{other}"),
+        remedy: format!("{verb} the {noun}{other}"),
     }
 }
 

@@ -214,7 +214,7 @@ pub struct PlannedOption {
 /// A name that another owner holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Conflict {
-    /// The kind of the name: `tool_id`, `alias`, `node_type` or `plugin`.
+    /// The kind of the name: `tool_id`, `alias`, `node_type`, `plugin` or `override`.
     pub kind: String,
     /// The name in the new package.
     pub id: String,

@@ -46,25 +46,15 @@ pub(super) fn planned(input: &PlanInput<'_>) -> Vec<PlannedHook> {
 }
 
 /// Returns the services for which backends of the new version stand in. The methods of a backend are
-/// not known here, so none is missing.
+/// not known here, so none is missing; the service adds them.
 pub(super) fn overrides(input: &PlanInput<'_>) -> Vec<PlannedOverride> {
     let each = input.new.manifest.overrides.iter();
     let planned = each.map(|stand_in| PlannedOverride {
         service: stand_in.service.clone(),
         backend: stand_in.backend.clone(),
         fallback: stand_in.fallback.as_str().to_owned(),
-        implements: contract(&stand_in.service),
+        implements: stand_in.contract(),
         missing_methods: Vec::new(),
     });
     planned.collect()
-}
-
-/// Returns the gRPC service of a name: `tavern.plugin.v1.ToolSearchService` of `tool-search`.
-fn contract(service: &str) -> String {
-    let words = service.split('-').map(|word| {
-        let mut letters = word.chars();
-        let first = letters.next().map(|first| first.to_ascii_uppercase());
-        first.into_iter().chain(letters).collect::<String>()
-    });
-    format!("tavern.plugin.v1.{}Service", words.collect::<String>())
 }

@@ -97,6 +97,8 @@ pub enum NameKind {
     NodeType,
     /// The name of a plugin.
     Plugin,
+    /// A service that a backend of a plugin stands in for.
+    Override,
 }
 
 /// A name that is held.

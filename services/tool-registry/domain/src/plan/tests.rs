@@ -235,7 +235,7 @@ fn the_plan_of_the_example_has_the_json_of_the_design() {
         .iter()
         .map(|each| each.code.as_str())
         .collect();
-    assert_eq!(codes, ["permission_not_yet"; 6]);
+    assert_eq!(codes, ["permission_not_yet"; 5]);
     assert!(!plan.is_installable());
     let read: Plan = serde_json::from_value(found).unwrap();
     assert_eq!(read, plan);

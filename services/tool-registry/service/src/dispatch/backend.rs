@@ -7,6 +7,7 @@ mod allowed;
 mod codec;
 mod exchange;
 mod hooks;
+mod overrides;
 mod reflection;
 mod refusal;
 mod servers;
@@ -33,6 +34,7 @@ pub use allowed::AllowedHosts;
 use codec::DynamicCodec;
 use exchange::Exchange;
 pub use hooks::APPLY as APPLY_HOOK;
+pub(crate) use overrides::{StandInRequest, methods_of_contract};
 pub use servers::{Backends, Found, Servers};
 use tool_domain::definition::Flags;
 

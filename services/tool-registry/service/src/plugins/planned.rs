@@ -70,6 +70,7 @@ impl PluginCatalogue {
         let unable = self.inner.surroundings.unable(&plugin);
         let (unable, dependents) = tokio::join!(unable, self.dependents(&names));
         let unanswered = self.unanswered(&plugin).await;
+        let missing = self.missing_methods(&plugin).await;
         let around = (directory, expires);
         let mut plan = plan_of(&revision, (files, &plugin), around, &dependents);
         let found = checked
@@ -77,6 +78,10 @@ impl PluginCatalogue {
             .into_iter()
             .chain(unable)
             .chain(unanswered);
+        for (planned, (methods, _)) in plan.overrides.iter_mut().zip(&missing) {
+            planned.missing_methods.clone_from(methods);
+        }
+        let found = found.chain(missing.into_iter().filter_map(|(_, found)| found));
         plan.refuse(found.map(PlanRemark::from));
         Planned {
             digest: plan.plan_digest.clone(),
@@ -119,6 +124,35 @@ impl PluginCatalogue {
             found.push(Violation::new(place, code, message));
         }
         found
+    }
+
+    /// Returns the methods that the backend of each override lacks now, with the reason for which it cannot stand in.
+    async fn missing_methods(&self, plugin: &Plugin) -> Vec<(Vec<String>, Option<Violation>)> {
+        let mut all = Vec::new();
+        for stand_in in &plugin.manifest.overrides {
+            let (name, contract) = (&stand_in.backend, stand_in.contract());
+            let read = self.inner.tools.read_backend_of_installation(name).await;
+            let (missing, problem) = match read {
+                Ok(backend) => match backend.missing_methods(&contract) {
+                    missing if missing.is_empty() => (missing, None),
+                    missing => {
+                        let methods = missing.join(", ");
+                        let message = format!(
+                            "the backend '{name}' lacks {methods} of {contract}; add them, or name another backend"
+                        );
+                        (missing, Some(("missing_method", message)))
+                    }
+                },
+                Err(error) => {
+                    let message = format!("the backend '{name}' cannot stand in: {error}");
+                    (Vec::new(), Some(("unknown_backend", message)))
+                }
+            };
+            let place = format!("{MANIFEST}/services/override/{}/backend", stand_in.service);
+            let problem = problem.map(|(code, message)| Violation::new(place, code, message));
+            all.push((missing, problem));
+        }
+        all
     }
 
     /// Returns the documents of all tenants that name one of these tools.
@@ -190,5 +224,11 @@ fn held(revision: &Revision) -> Vec<HeldName> {
         alias: String::new(),
         owner: Origin::Plugin(name.clone()),
     });
-    tools.chain(plugins).collect()
+    let overrides = revision.overrides.all().map(|each| HeldName {
+        kind: NameKind::Override,
+        id: each.stand_in.service.clone(),
+        alias: String::new(),
+        owner: Origin::Plugin(each.plugin.name().to_owned()),
+    });
+    tools.chain(plugins).chain(overrides).collect()
 }

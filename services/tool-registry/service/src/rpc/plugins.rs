@@ -3,6 +3,7 @@
 mod hooks;
 mod node_types;
 mod options;
+mod overrides;
 mod watch_tools;
 
 use std::sync::Arc;
@@ -10,15 +11,16 @@ use std::sync::Arc;
 use contracts::tavern::{
     common::v1::ErrorReason,
     registry::v1::{
-        ApplyHooksRequest, ApplyHooksResponse, GetPluginOptionsRequest, GetPluginOptionsResponse,
-        InstallPluginRequest, InstallPluginResponse, ListHooksRequest, ListHooksResponse,
-        PlanPluginRequest, PlanPluginResponse, PluginPlan, ResolveNodeTypesRequest,
-        ResolveNodeTypesResponse, RollbackPluginRequest, RollbackPluginResponse,
-        SetPluginStateRequest, SetPluginStateResponse, SetToolStateRequest, SetToolStateResponse,
-        UninstallPluginRequest, UninstallPluginResponse, UpdatePluginOptionsRequest,
-        UpdatePluginOptionsResponse, WatchHookPointsRequest, WatchHookPointsResponse,
-        WatchPluginsRequest, WatchPluginsResponse, WatchToolsRequest, WatchToolsResponse,
-        plan_plugin_request::Part, plugin_service_server::PluginService,
+        ApplyHooksRequest, ApplyHooksResponse, CallOverrideRequest, CallOverrideResponse,
+        GetPluginOptionsRequest, GetPluginOptionsResponse, InstallPluginRequest,
+        InstallPluginResponse, ListHooksRequest, ListHooksResponse, PlanPluginRequest,
+        PlanPluginResponse, PluginPlan, ResolveNodeTypesRequest, ResolveNodeTypesResponse,
+        RollbackPluginRequest, RollbackPluginResponse, SetPluginStateRequest,
+        SetPluginStateResponse, SetToolStateRequest, SetToolStateResponse, UninstallPluginRequest,
+        UninstallPluginResponse, UpdatePluginOptionsRequest, UpdatePluginOptionsResponse,
+        WatchHookPointsRequest, WatchHookPointsResponse, WatchPluginsRequest, WatchPluginsResponse,
+        WatchToolsRequest, WatchToolsResponse, plan_plugin_request::Part,
+        plugin_service_server::PluginService,
     },
 };
 use core_types::Tenant;
@@ -36,6 +38,7 @@ use watch_tools::WatchedTools;
 use super::{Answer, CatalogueRpc, StreamOf, convert, refusal};
 use crate::{
     hooks::Hooks,
+    overrides::StandIns,
     plugins::{PluginCatalogue, PluginChange, PluginError, Source},
     tools::{Switch, Tools},
 };
@@ -46,15 +49,16 @@ pub struct PluginRpc {
     plugins: PluginCatalogue,
     tools: Tools,
     hooks: Hooks,
+    stand_ins: StandIns,
     catalogue: CatalogueRpc,
     watched: Arc<WatchedTools>,
 }
 
 impl PluginRpc {
-    /// Takes the plugins, the tools, the hooks, and the service that lists plugins.
+    /// Takes the plugins, the tools, the hooks and overrides, and the service that lists plugins.
     pub fn new(
         plugins: PluginCatalogue,
-        (tools, hooks): (Tools, Hooks),
+        (tools, hooks, stand_ins): (Tools, Hooks, StandIns),
         catalogue: CatalogueRpc,
     ) -> Self {
         Self {
@@ -62,6 +66,7 @@ impl PluginRpc {
             watched: Arc::new(WatchedTools::new(tools.clone())),
             tools,
             hooks,
+            stand_ins,
             catalogue,
         }
     }
@@ -90,6 +95,15 @@ impl PluginService for PluginRpc {
         let context = CallContext::of(&request);
         let applied = hooks::apply(&self.hooks, &context, request.get_ref());
         applied.await.map(Response::new)
+    }
+
+    async fn call_override(
+        &self,
+        request: Request<CallOverrideRequest>,
+    ) -> Answer<CallOverrideResponse> {
+        let context = CallContext::of(&request);
+        let answered = overrides::call(&self.stand_ins, &context, request.into_inner());
+        answered.await.map(Response::new)
     }
 
     async fn watch_hook_points(

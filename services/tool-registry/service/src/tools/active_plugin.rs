@@ -27,6 +27,11 @@ impl ActivePlugin {
         self.plugin.manifest.name.as_str()
     }
 
+    /// Whether a permission is in force.
+    pub(super) fn may(&self, permission: &Permission) -> bool {
+        self.permissions.contains(&permission.to_string())
+    }
+
     /// Returns the ids of its tools, sorted.
     pub fn tool_ids(&self) -> Vec<String> {
         let ids = self.plugin.tools.iter().map(|tool| tool.id.to_string());

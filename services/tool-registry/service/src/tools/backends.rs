@@ -6,7 +6,7 @@ use core_types::Tenant;
 
 use super::{Change, ChangeError, Tools, change::is_repeated};
 use crate::{
-    dispatch::backend::{Backend, Found},
+    dispatch::backend::{Backend, BackendError, Found},
     store::{StoreError, backends_of},
 };
 
@@ -17,6 +17,20 @@ pub struct PutBackend {
     pub backend: Option<Arc<Backend>>,
     /// Whether the request was repeated.
     pub replayed: bool,
+}
+
+/// The reason for which the methods of a registered server are not known.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UnreadBackend {
+    /// It is not registered.
+    #[error("it is not registered; add it by PutBackend")]
+    Unknown,
+    /// It cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] BackendError),
+    /// The store failed.
+    #[error("the backends cannot be read: {0}")]
+    Store(#[from] StoreError),
 }
 
 impl Tools {
@@ -126,6 +140,24 @@ impl Tools {
         name: &str,
     ) -> Result<Option<Arc<Backend>>, StoreError> {
         self.shared.backends.of_installation(name).await
+    }
+
+    /// Reads the methods of a gRPC server that the operator of the installation registered by reflection, as they are
+    /// now.
+    ///
+    /// # Errors
+    /// The server is not registered, or cannot be read.
+    pub(crate) async fn read_backend_of_installation(
+        &self,
+        name: &str,
+    ) -> Result<Backend, UnreadBackend> {
+        let found = self.backend_of_installation(name).await?;
+        let backend = found.ok_or(UnreadBackend::Unknown)?;
+        let read = self
+            .shared
+            .backends
+            .discover(Tenant::DEFAULT, name, &backend.endpoint);
+        Ok(read.await?)
     }
 
     /// Returns every gRPC server of a tenant by name, and the shared ones of other names.

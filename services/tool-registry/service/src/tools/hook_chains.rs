@@ -35,7 +35,9 @@ impl HookChains {
         let mut chains: BTreeMap<HookPoint, Vec<InForce>> = BTreeMap::new();
         for plugin in plugins.values() {
             let hooks = plugin.plugin.manifest.hooks.iter().enumerate();
-            for (place, hook) in hooks.filter(|(_, hook)| is_permitted(plugin, hook.point)) {
+            for (place, hook) in
+                hooks.filter(|(_, hook)| plugin.may(&Permission::ServerHook { point: hook.point }))
+            {
                 let kept = present.find(plugin, place, hook.point);
                 let new = || Arc::new(ActiveHook::new(plugin.name(), hook.clone()));
                 chains.entry(hook.point).or_default().push(InForce {
@@ -99,10 +101,4 @@ impl HookChains {
 /// Returns the bit of a point.
 pub(super) fn bit_of(point: HookPoint) -> u16 {
     1 << point as u16
-}
-
-/// Whether the permissions in force of a plugin have hooks of a point.
-fn is_permitted(plugin: &ActivePlugin, point: HookPoint) -> bool {
-    let line = Permission::ServerHook { point }.to_string();
-    plugin.permissions.contains(&line)
 }

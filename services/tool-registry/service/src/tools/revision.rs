@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use tool_domain::{catalogue::Catalogue, tool::Origin};
 
-use super::{ActivePlugin, HookChains};
+use super::{ActivePlugin, HookChains, Overrides};
 
 /// One state of all plugins. It never changes: a change makes another one, and readers keep theirs.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +17,8 @@ pub struct Revision {
     pub plugins: BTreeMap<String, Arc<ActivePlugin>>,
     /// The hooks of the plugins; made when the revision is put in force.
     pub hooks: Arc<HookChains>,
+    /// The services that backends of the plugins stand in for; made when the revision is put in force.
+    pub overrides: Arc<Overrides>,
     /// The plugins that brought tools that were removed, by the ids of these tools.
     pub removed: BTreeMap<String, String>,
 }

@@ -3,7 +3,7 @@
 use contracts::tavern::common::v1::{ErrorCategory, HookApplied, Run, RunOutcome, run_event::Kind};
 use contracts::tavern::registry::v1::HookDenial;
 use grpc_kit::{CallContext, Failure};
-use hook_client::{HookClient, Point};
+use plugin_client::{HookClient, Point};
 use run_events::{End, StartRun, Started, outcome};
 use serde_json::{Map, Value, json};
 use tonic::Status;

@@ -97,6 +97,7 @@ pub(super) fn failure_of(status: &Status) -> Failure {
         Some(ErrorReason::LimitExceeded) => (Category::Limit, "limit_exceeded"),
         Some(ErrorReason::StateInvalid) => (Category::Validation, "state_invalid"),
         Some(ErrorReason::InvalidFields) => (Category::Validation, "invalid_path"),
+        Some(ErrorReason::OverrideFailed) => (Category::Dependency, "override_failed"),
         _ => (Category::Dependency, "agent_runtime_failed"),
     };
     let message = match grpc_kit::violations(status).as_slice() {

@@ -85,19 +85,19 @@ fn invalid(field: &str, problem: &Unapplied) -> Status {
     failure.violation(field, problem.to_string()).into_status()
 }
 
-/// Returns the points with hooks, and again after each change, until the server drains.
+/// Returns the points with hooks and the overridden services, and again after each change, until the server drains.
 pub(super) fn watch(
     tools: &Tools,
     drain: Drain,
 ) -> impl Stream<Item = Result<WatchHookPointsResponse, Status>> + Send + use<> {
-    let (tools, mut changes) = (tools.clone(), tools.hook_points());
+    let (tools, mut changes) = (tools.clone(), tools.asked());
     async_stream::try_stream! {
         loop {
-            changes.mark_unchanged();
+            let overrides = changes.borrow_and_update().overrides.clone();
             let points = HookPoint::all().filter(|point| tools.has_hooks(*point));
             let mut points: Vec<String> = points.map(|point| point.to_string()).collect();
             points.sort();
-            yield WatchHookPointsResponse { points };
+            yield WatchHookPointsResponse { points, overrides };
             tokio::select! {
                 changed = changes.changed() => if changed.is_err() { return },
                 () = drain.started() => return,

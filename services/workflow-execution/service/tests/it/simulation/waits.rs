@@ -90,12 +90,12 @@ impl Scope {
     ) {
         let happening = match wait.kind() {
             common::WaitKind::Retry => Happening::RetryDue,
-            _ => Happening::Woken(Woken {
+            _ => Happening::Woken(Ok(Woken {
                 cause,
                 payload_json: "null".to_owned(),
                 answered_by: String::new(),
                 due: wait.due,
-            }),
+            })),
         };
         self.take(outside, node, happening);
     }

@@ -1,15 +1,6 @@
-//! Asks the registry for the decisions of hooks about acts of other services (rules R201 to R206).
-//!
-//! workflow-execution asks about runs, and agent-runtime about turns and requests to models. The points that have hooks
-//! are followed, so that an act at any other point costs one atomic read. While they are not known, as the registry
-//! cannot be reached, it is asked each time: no hook is passed over.
+//! Hooks about acts of other services.
 
-mod points;
-
-use std::{
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::sync::Arc;
 
 use contracts::tavern::{
     common::v1::HookApplied,
@@ -18,14 +9,9 @@ use contracts::tavern::{
 use grpc_kit::{CallContext, Failure, Patience, Transport};
 use serde_json::Value;
 use tokio::{sync::Semaphore, time::Instant};
-use tokio_util::task::AbortOnDropHandle;
 use tonic::Code;
 
-pub use points::Point;
-use points::Points;
-
-/// The longest wait for the registry.
-const PATIENCE: Duration = Duration::from_secs(10);
+use crate::{OverrideClient, PATIENCE, Point, asked::Followed};
 
 /// The most acts that are being shown to observers; later ones are passed over, which is logged.
 const MAX_OBSERVED: usize = 128;
@@ -38,10 +24,7 @@ pub struct HookClient {
 
 #[derive(Debug)]
 struct Inner {
-    registry: Transport,
-    points: Arc<Points>,
-    /// Follows the points that have hooks; ends with the last clone.
-    following: OnceLock<AbortOnDropHandle<()>>,
+    followed: Arc<Followed>,
     observed: Arc<Semaphore>,
 }
 
@@ -61,27 +44,20 @@ impl HookClient {
     pub fn new(registry: Transport) -> Self {
         Self {
             inner: Arc::new(Inner {
-                registry,
-                points: Arc::default(),
-                following: OnceLock::new(),
+                followed: Arc::new(Followed::new(registry)),
                 observed: Arc::new(Semaphore::new(MAX_OBSERVED)),
             }),
         }
     }
 
+    /// Returns the client of overrides that follows the same registry.
+    pub fn overrides(&self) -> OverrideClient {
+        OverrideClient::new(Arc::clone(&self.inner.followed))
+    }
+
     /// Whether a point may have hooks. The first question begins to follow the points.
     pub fn may_have(&self, point: Point) -> bool {
-        let Inner {
-            registry,
-            points,
-            following,
-            ..
-        } = &*self.inner;
-        following.get_or_init(|| {
-            let followed = points::follow(Arc::clone(points), registry.clone());
-            AbortOnDropHandle::new(tokio::spawn(followed))
-        });
-        points.may_have(point)
+        self.inner.followed.may_have(point)
     }
 
     /// Passes an act, an object with the member that the point names, through the hooks of a point.
@@ -134,7 +110,7 @@ impl HookClient {
         };
         let mut patience = Patience::new(PATIENCE, Instant::now() + PATIENCE);
         loop {
-            let mut plugins = PluginServiceClient::new(self.inner.registry.with(context));
+            let mut plugins = PluginServiceClient::new(self.inner.followed.registry.with(context));
             match plugins.apply_hooks(request.clone()).await {
                 Ok(answer) => {
                     let answer = answer.into_inner();

@@ -1,0 +1,329 @@
+//! The knowledge base of a backend in the place of this service's own (rule R207).
+//!
+//! The rights of agents are checked here, before and behind the backend. Each function returns `None` where nothing
+//! overrides the knowledge base for the tenant.
+
+use agent_domain::{knowledge::GoalReference, profile::Profile};
+use agent_store::knowledge::{Knowledge, Reader, denied, goal_bases, missing};
+use contracts::tavern::{
+    agent::v1::{FoundEntry, KnowledgeBase, KnowledgeEntry},
+    common::v1::ErrorReason,
+    plugin::v1::{
+        DeleteBaseRequest, DeleteBaseResponse, DeleteEntryRequest, DeleteEntryResponse,
+        FindEntriesRequest, FindEntriesResponse, GetEntryRequest, GetEntryResponse,
+        ListBasesRequest, ListBasesResponse, ListEntriesRequest, ListEntriesResponse,
+        PutBaseRequest, PutBaseResponse, WriteEntryRequest, WriteEntryResponse,
+    },
+};
+use grpc_kit::{CallContext, Failure};
+use plugin_client::{OverrideClient, Refusal, Service, malformed};
+use prost::Message;
+use tonic::Code;
+
+/// The knowledge base of a backend. Clone, cheap.
+#[derive(Clone, Debug)]
+pub struct KnowledgeOverride {
+    client: OverrideClient,
+}
+
+/// The knowledge bases of an installation. Clone, cheap.
+#[derive(Clone, Debug)]
+pub struct KnowledgeBases {
+    /// Those of this service.
+    pub own: Knowledge,
+    /// Those of a backend, which is asked first.
+    pub foreign: KnowledgeOverride,
+}
+
+/// A name in a request of which a backend may refuse.
+#[derive(Clone, Copy, Debug)]
+struct Named<'a> {
+    /// The knowledge base.
+    kb: &'a str,
+    /// The knowledge base or the entry that may be missing.
+    id: &'a str,
+}
+
+impl KnowledgeOverride {
+    /// Asks by a client.
+    pub fn new(client: OverrideClient) -> Self {
+        Self { client }
+    }
+
+    /// Whether a backend stands in for a tenant, so that its knowledge bases are not known here; also where that cannot
+    /// be learned in time.
+    pub async fn is_there(&self, context: &CallContext) -> bool {
+        let asked = self.bases(context, "", 1).await;
+        !matches!(asked, Ok(None))
+    }
+
+    fn may_be_there(&self) -> bool {
+        self.client.may_override(Service::KnowledgeBase)
+    }
+
+    /// Lists at most `limit` knowledge bases behind an id.
+    ///
+    /// # Errors
+    /// The backend's failure.
+    pub async fn bases(
+        &self,
+        context: &CallContext,
+        after: &str,
+        limit: usize,
+    ) -> Result<Option<Vec<KnowledgeBase>>, Failure> {
+        let request = || ListBasesRequest {
+            after: after.to_owned(),
+            limit: u32::try_from(limit).unwrap_or(u32::MAX),
+        };
+        let named = Named { kb: "", id: "" };
+        let listed = self.ask::<_, ListBasesResponse>(context, "ListBases", request, named);
+        Ok(listed.await?.map(|mut listed| {
+            listed.bases.truncate(limit);
+            listed.bases
+        }))
+    }
+
+    /// Stores a knowledge base with its entries, or only checks it.
+    ///
+    /// # Errors
+    /// The backend's failure, or its refusal.
+    pub async fn put(
+        &self,
+        context: &CallContext,
+        request: impl FnOnce() -> PutBaseRequest,
+    ) -> Result<Option<KnowledgeBase>, Failure> {
+        let named = Named { kb: "", id: "" };
+        let put = self.ask::<_, PutBaseResponse>(context, "PutBase", request, named);
+        let Some(put) = put.await? else {
+            return Ok(None);
+        };
+        let base = put.base.filter(|base| !base.kb_id.is_empty());
+        base.map(Some)
+            .ok_or_else(|| malformed(Service::KnowledgeBase))
+    }
+
+    /// Deletes a knowledge base.
+    ///
+    /// # Errors
+    /// The backend's failure, or its refusal.
+    pub async fn delete(
+        &self,
+        context: &CallContext,
+        kb_id: &str,
+        etag: &str,
+    ) -> Result<Option<()>, Failure> {
+        let request = || DeleteBaseRequest {
+            kb_id: kb_id.to_owned(),
+            expected_etag: etag.to_owned(),
+        };
+        let named = Named {
+            kb: kb_id,
+            id: kb_id,
+        };
+        let deleted = self.ask::<_, DeleteBaseResponse>(context, "DeleteBase", request, named);
+        Ok(deleted.await?.map(drop))
+    }
+
+    /// Lists at most `limit` entries of a knowledge base behind an id.
+    ///
+    /// # Errors
+    /// The backend's failure, or its refusal.
+    pub async fn entries(
+        &self,
+        context: &CallContext,
+        kb_id: &str,
+        (after, limit): (&str, usize),
+    ) -> Result<Option<Vec<KnowledgeEntry>>, Failure> {
+        let request = || ListEntriesRequest {
+            kb_id: kb_id.to_owned(),
+            after: after.to_owned(),
+            limit: u32::try_from(limit).unwrap_or(u32::MAX),
+        };
+        let named = Named {
+            kb: kb_id,
+            id: kb_id,
+        };
+        let listed = self.ask::<_, ListEntriesResponse>(context, "ListEntries", request, named);
+        Ok(listed.await?.map(|mut listed| {
+            listed.entries.truncate(limit);
+            listed.entries
+        }))
+    }
+
+    /// Finds entries in the knowledge bases that a reader may read.
+    ///
+    /// # Errors
+    /// KNOWLEDGE_DENIED, or the backend's failure or refusal.
+    pub async fn query(
+        &self,
+        context: &CallContext,
+        reader: &Reader,
+        (kb, query, limit): (&str, &str, u32),
+    ) -> Result<Option<Vec<FoundEntry>>, Failure> {
+        if !self.may_be_there() {
+            return Ok(None);
+        }
+        let bases = reader.may_read(kb, |id| !id.is_empty())?;
+        let request = || FindEntriesRequest {
+            kb_ids: bases.iter().map(|(id, _)| id.clone()).collect(),
+            query: query.to_owned(),
+            limit,
+        };
+        let named = Named { kb, id: kb };
+        let found = self.ask::<_, FindEntriesResponse>(context, "FindEntries", request, named);
+        let Some(found) = found.await? else {
+            return Ok(None);
+        };
+        // The backend is not trusted with the rights of the reader.
+        let readable = found.entries.into_iter().filter_map(|entry| {
+            let (_, name) = bases.iter().find(|(id, _)| *id == entry.kb_id)?;
+            entry.is_enabled.then(|| FoundEntry {
+                kb: name.clone(),
+                entry: Some(entry),
+            })
+        });
+        Ok(Some(readable.take(limit as usize).collect()))
+    }
+
+    /// Writes an entry into a knowledge base that a writer may write; its knowledge base is the writer's name for it.
+    ///
+    /// # Errors
+    /// KNOWLEDGE_DENIED, or the backend's failure or refusal.
+    pub async fn write(
+        &self,
+        context: &CallContext,
+        writer: &Reader,
+        (mut entry, request_id): (KnowledgeEntry, &str),
+    ) -> Result<Option<(WriteEntryResponse, bool)>, Failure> {
+        if !self.may_be_there() {
+            return Ok(None);
+        }
+        let (kb_id, is_enabled) = writer.may_write(&entry.kb_id, |id| !id.is_empty())?;
+        if let (Reader::Agent(..), false) = (writer, entry.caiu_id.is_empty()) {
+            match self.entry(context, &kb_id, &entry.caiu_id).await? {
+                None => return Ok(None),
+                Some(before) => {
+                    let author = before
+                        .as_ref()
+                        .map(|entry| entry.author_profile_id.as_str());
+                    writer.check_replaces(&kb_id, &entry.caiu_id, author)?;
+                }
+            }
+        }
+        let named = Named {
+            kb: &kb_id,
+            id: &kb_id,
+        };
+        entry.kb_id.clone_from(&kb_id);
+        entry.is_enabled = is_enabled;
+        writer.author().clone_into(&mut entry.author_profile_id);
+        let request = || WriteEntryRequest {
+            entry: Some(entry),
+            request_id: request_id.to_owned(),
+        };
+        let written = self.ask::<_, WriteEntryResponse>(context, "WriteEntry", request, named);
+        match written.await? {
+            None => Ok(None),
+            Some(written) if written.caiu_id.is_empty() => Err(malformed(Service::KnowledgeBase)),
+            Some(written) => Ok(Some((written, is_enabled))),
+        }
+    }
+
+    /// Deletes an entry.
+    ///
+    /// # Errors
+    /// The backend's failure, or its refusal.
+    pub async fn delete_entry(
+        &self,
+        context: &CallContext,
+        kb_id: &str,
+        caiu_id: &str,
+    ) -> Result<Option<()>, Failure> {
+        let request = || DeleteEntryRequest {
+            kb_id: kb_id.to_owned(),
+            caiu_id: caiu_id.to_owned(),
+        };
+        let named = Named {
+            kb: kb_id,
+            id: caiu_id,
+        };
+        let deleted = self.ask::<_, DeleteEntryResponse>(context, "DeleteEntry", request, named);
+        Ok(deleted.await?.map(drop))
+    }
+
+    /// Returns the text of a goal with the id of its knowledge base, or none for a missing goal.
+    ///
+    /// # Errors
+    /// The backend's failure.
+    pub async fn goal_text(
+        &self,
+        context: &CallContext,
+        profile: &Profile,
+        goal: &GoalReference,
+    ) -> Result<Option<Option<(String, String)>>, Failure> {
+        for id in goal_bases(profile, goal) {
+            match self.entry(context, &id, &goal.caiu_id).await? {
+                None => return Ok(None),
+                Some(Some(entry)) => return Ok(Some(Some((id, entry.text)))),
+                Some(None) => {}
+            }
+        }
+        Ok(match self.may_be_there() {
+            true => Some(None),
+            false => None,
+        })
+    }
+
+    /// Returns an entry, or none for a missing one.
+    async fn entry(
+        &self,
+        context: &CallContext,
+        kb_id: &str,
+        caiu_id: &str,
+    ) -> Result<Option<Option<KnowledgeEntry>>, Failure> {
+        let request = || GetEntryRequest {
+            kb_id: kb_id.to_owned(),
+            caiu_id: caiu_id.to_owned(),
+        };
+        let named = Named {
+            kb: kb_id,
+            id: caiu_id,
+        };
+        let got = self.ask::<_, GetEntryResponse>(context, "GetEntry", request, named);
+        match got.await {
+            Ok(got) => Ok(got.map(|got| got.entry)),
+            Err(failure) if failure.reason() == ErrorReason::KnowledgeBaseNotFound => {
+                Ok(Some(None))
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    async fn ask<R: Message, A: Message + Default>(
+        &self,
+        context: &CallContext,
+        method: &str,
+        request: impl FnOnce() -> R,
+        named: Named<'_>,
+    ) -> Result<Option<A>, Failure> {
+        let method = (Service::KnowledgeBase, method);
+        let answered = self.client.call(context, method, request).await?;
+        answered
+            .transpose()
+            .map_err(|refusal| refused(&refusal, named))
+    }
+}
+
+/// Returns the failure that a refusal of the backend is to the caller.
+fn refused(refusal: &Refusal, Named { kb, id }: Named<'_>) -> Failure {
+    let message = refusal.message.as_str();
+    match refusal.code {
+        Code::NotFound => missing(id, &[]),
+        Code::PermissionDenied => denied(kb, message),
+        Code::Aborted => Failure::etag_mismatch(""),
+        Code::InvalidArgument => Failure::invalid_fields().violation("", message),
+        Code::AlreadyExists => Failure::new(refusal.code, ErrorReason::RequestIdReused, message),
+        Code::ResourceExhausted => Failure::new(refusal.code, ErrorReason::LimitExceeded, message),
+        _ => malformed(Service::KnowledgeBase),
+    }
+}

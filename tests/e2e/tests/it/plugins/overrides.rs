@@ -1,0 +1,32 @@
+//! Backends of plugins that stand in for services (rules R207 and R208), over the wire.
+
+mod interaction;
+mod knowledge;
+
+use contracts::tavern::registry::v1::PutBackendRequest;
+use plugin_package::PluginFiles;
+use serde_json::json;
+use testkit::Stack;
+
+use super::{file, package};
+
+/// Returns a plugin that overrides a service by the backend of its name.
+fn plugin(name: &str, service: &str) -> anyhow::Result<PluginFiles> {
+    let manifest = json!({
+        "name": name,
+        "version": "1.0.0",
+        "services": {"override": {service: {"backend": name}}},
+        "permissions": {"services": {"override": [service]}},
+    });
+    package(vec![file("plugin.yaml", manifest.to_string())])
+}
+
+async fn register(stack: &Stack, name: &str, endpoint: String) -> anyhow::Result<()> {
+    let request = PutBackendRequest {
+        name: name.to_owned(),
+        endpoint,
+        ..PutBackendRequest::default()
+    };
+    stack.registry().put_backend(request).await?;
+    Ok(())
+}
