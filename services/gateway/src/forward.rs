@@ -24,6 +24,7 @@ use contracts::tavern::registry::v1::identity_service_server::IdentityServiceSer
 use contracts::tavern::registry::v1::plugin_service_server::PluginServiceServer;
 use contracts::tavern::registry::v1::tenant_service_server::TenantServiceServer;
 use contracts::tavern::registry::v1::tool_registry_service_server::ToolRegistryServiceServer;
+use contracts::tavern::registry::v1::tool_search_service_server::ToolSearchServiceServer;
 use contracts::tavern::registry::v1::workspace_service_server::WorkspaceServiceServer;
 use contracts::tavern::sandbox::v1::blob_service_server::BlobServiceServer;
 use contracts::tavern::sandbox::v1::script_sandbox_service_server::ScriptSandboxServiceServer;
@@ -78,6 +79,7 @@ impl ForwardedServices {
             .add(Forward::<IdentityServiceServer<()>>::to(&self.registry))
             .add(Forward::<TenantServiceServer<()>>::to(&self.registry))
             .add(Forward::<AuditServiceServer<()>>::to(&self.registry))
+            .add(Forward::<ToolSearchServiceServer<()>>::to(&self.registry))
             .add(Forward::<WorkspaceServiceServer<()>>::to(&self.registry))
             .add(Forward::<WorkflowServiceServer<()>>::to(&self.workflow))
             .add(Forward::<ScheduleServiceServer<()>>::to(&self.workflow))

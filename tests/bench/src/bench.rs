@@ -7,6 +7,7 @@ mod durable;
 mod edges;
 mod files;
 mod follow;
+mod hooks;
 mod outstanding;
 mod packages;
 mod parse;
@@ -58,6 +59,8 @@ pub(crate) enum Benchmark {
     Serve,
     /// Many plugins in one server.
     Plugins,
+    /// Hooks of plugins.
+    Hooks,
     /// Tenants beside each other.
     Tenants,
     /// The cost of tracing.
@@ -66,7 +69,7 @@ pub(crate) enum Benchmark {
 
 impl Benchmark {
     /// All, in the order of the table.
-    pub(crate) const ALL: [Benchmark; 17] = [
+    pub(crate) const ALL: [Benchmark; 18] = [
         Benchmark::Parse,
         Benchmark::Call,
         Benchmark::Outstanding,
@@ -82,6 +85,7 @@ impl Benchmark {
         Benchmark::Files,
         Benchmark::Serve,
         Benchmark::Plugins,
+        Benchmark::Hooks,
         Benchmark::Tenants,
         Benchmark::Tracing,
     ];
@@ -107,6 +111,7 @@ impl Benchmark {
             Benchmark::Script => script::run(effort).await,
             Benchmark::Serve => serve::run(effort).await,
             Benchmark::Plugins => plugins::run(effort).await,
+            Benchmark::Hooks => hooks::run(effort).await,
             Benchmark::Tenants => tenants::run(effort).await,
             Benchmark::Tracing => tracing::run(effort).await,
         }

@@ -9,7 +9,7 @@ use crate::{Finding, Tree};
 
 /// The shared crates, from the bottom up, each with the lower crates that it may use.
 #[rustfmt::skip] // one line per crate
-const SHARED: [(&str, &[&str]); 27] = [
+const SHARED: [(&str, &[&str]); 28] = [
     ("contracts", &[]),
     ("core-types", &[]),
     ("json-schema", &[]),
@@ -22,6 +22,7 @@ const SHARED: [(&str, &[&str]); 27] = [
     ("approval-rules", &["cel-guard"]),
     ("package-lock", &[]),
     ("schedules", &["core-types"]),
+    ("search-words", &[]),
     ("settings", &[]),
     ("call-outcome", &["canonical-json", "json-schema"]),
     ("node-file", &["call-outcome", "json-schema"]),

@@ -1,14 +1,11 @@
 //! Knowledge bases: ComfyTavern's knowledge files, and the references to them in profiles.
 
 mod references;
-mod words;
 
 use serde_json::{Map, Value};
 
 pub use references::{GoalReference, KnowledgeReference, WriteAccess};
 pub(crate) use references::{read_goals, read_knowledge};
-pub(crate) use words::indexed;
-pub use words::search;
 
 use super::document::{self, DocumentError, DocumentReader};
 
@@ -55,7 +52,7 @@ impl Entry {
     /// Returns the words by which it is found.
     pub fn words(&self) -> String {
         let tags = self.tags.join(" ");
-        indexed(&[&self.display_name, &self.text, &tags])
+        search_words::indexed(&[&self.display_name, &self.text, &tags])
     }
 }
 

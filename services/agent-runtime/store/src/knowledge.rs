@@ -321,7 +321,7 @@ impl Knowledge {
         limit: u32,
     ) -> Result<Vec<(EntryRow, String)>, Failure> {
         let bases = reader.readable(kb, self)?;
-        let Some(expression) = knowledge::search(query) else {
+        let Some(expression) = search_words::search(query) else {
             return Ok(Vec::new());
         };
         let store = &self.inner.store;

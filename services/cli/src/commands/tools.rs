@@ -10,9 +10,10 @@ use contracts::tavern::gateway::v1::{GrammarMode, RenderGrammarRequest, ToolScop
 use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
 use contracts::tavern::registry::v1::call_tool_response::Record;
 use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
+use contracts::tavern::registry::v1::tool_search_service_client::ToolSearchServiceClient;
 use contracts::tavern::registry::v1::{
     AvailabilityScope, AvailabilityVerdict, CallToolRequest, ExplainAvailabilityRequest,
-    GetToolRequest, ListToolsRequest, Tool, ToolAvailability,
+    GetToolRequest, ListToolsRequest, SearchToolsRequest, Tool, ToolAvailability,
 };
 
 use super::{Remote, json, list, print, print_table, refusal, words};
@@ -23,6 +24,12 @@ use crate::timeline::{Style, Timeline, decide_by, name, output_text};
 pub enum Command {
     /// List tools by id.
     List,
+    /// Find tools by words, the best match first.
+    Search {
+        /// The words, or an id.
+        #[arg(required = true)]
+        words: Vec<String>,
+    },
     /// Show a tool: its description, its effects and the schema of its arguments.
     Show {
         /// The id or alias of the tool.
@@ -84,6 +91,10 @@ impl Command {
         let mut registry = Registry::new(transport.clone());
         match self {
             Self::List => list(&mut registry, remote.json).await,
+            Self::Search { words } => {
+                let client = ToolSearchServiceClient::new(transport);
+                search(client, &words.join(" "), remote.json).await
+            }
             Self::Show { tool_id } => {
                 let response = registry.get_tool(GetToolRequest { tool_id }).await;
                 let tool = response
@@ -153,25 +164,45 @@ impl Command {
     }
 }
 
+/// The head of a table of tools.
+const HEAD: [&str; 4] = ["TOOL", "EFFECTS", "SHARED", "DESCRIPTION"];
+
+fn row(tool: &Tool) -> [String; 4] {
+    let description = tool.description.lines().next().unwrap_or_default();
+    let shared = if tool.shared { "shared" } else { "" };
+    [
+        tool.tool_id.clone(),
+        effects(tool),
+        shared.to_owned(),
+        description.to_owned(),
+    ]
+}
+
 async fn list(registry: &mut Registry, as_json: bool) -> anyhow::Result<ExitCode> {
-    let row = |tool: &Tool| {
-        let description = tool.description.lines().next().unwrap_or_default();
-        let shared = if tool.shared { "shared" } else { "" };
-        [
-            tool.tool_id.clone(),
-            effects(tool),
-            shared.to_owned(),
-            description.to_owned(),
-        ]
-    };
-    let head = ["TOOL", "EFFECTS", "SHARED", "DESCRIPTION"];
-    list::print_all(as_json, head, row, async |page_token| {
+    list::print_all(as_json, HEAD, row, async |page_token| {
         let request = ListToolsRequest {
             page_token,
             ..ListToolsRequest::default()
         };
         let page = registry.list_tools(request).await?.into_inner();
         Ok((page.tools, page.next_page_token))
+    })
+    .await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn search(
+    mut client: ToolSearchServiceClient<grpc_kit::Outbound>,
+    words: &str,
+    as_json: bool,
+) -> anyhow::Result<ExitCode> {
+    let request = SearchToolsRequest {
+        query: words.to_owned(),
+        limit: 0,
+    };
+    list::print_all(as_json, HEAD, row, async |_| {
+        let found = client.search_tools(request.clone()).await?.into_inner();
+        Ok((found.tools, String::new()))
     })
     .await?;
     Ok(ExitCode::SUCCESS)

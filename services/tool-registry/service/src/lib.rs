@@ -39,6 +39,7 @@ pub mod service;
 pub mod settings;
 pub mod store;
 pub mod tenants;
+mod tool_search;
 pub mod tools;
 
 pub use audit::{AuditSettings, verify_audit};

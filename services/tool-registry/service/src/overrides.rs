@@ -7,7 +7,7 @@ use grpc_kit::CallContext;
 use tonic::{Code, Status};
 
 use crate::{
-    dispatch::backend::{Backends, StandInRequest, methods_of_contract},
+    dispatch::backend::{StandInRequest, methods_of_contract},
     store::StoreError,
     tools::{ActivePlugin, NotActive, Override, PluginChoices, Tools},
 };
@@ -30,14 +30,13 @@ const REFUSALS: [Code; 6] = [
 
 /// Asks the backends that stand in. Clone, cheap.
 #[derive(Clone, Debug)]
-pub struct StandIns {
+pub(crate) struct StandIns {
     tools: Tools,
-    backends: Backends,
 }
 
 /// The answer of a backend.
 #[derive(Clone, Debug)]
-pub enum Answered {
+pub(crate) enum Answered {
     /// The encoded response.
     Message(Vec<u8>),
     /// A refusal by the contract of the service.
@@ -51,7 +50,7 @@ pub enum Answered {
 
 /// The reason for which a backend was not asked, or did not answer.
 #[derive(Debug, thiserror::Error)]
-pub enum Unanswered {
+pub(crate) enum Unanswered {
     /// The service has no such method.
     #[error("'{service}' has no method '{method}'")]
     UnknownMethod {
@@ -81,16 +80,16 @@ pub enum Unanswered {
 }
 
 impl StandIns {
-    /// Takes the tools, whose plugins bring overrides, and the registered servers.
-    pub(crate) fn new(tools: Tools, backends: Backends) -> Self {
-        Self { tools, backends }
+    /// Takes the tools, whose plugins bring overrides.
+    pub(crate) fn new(tools: Tools) -> Self {
+        Self { tools }
     }
 
     /// Asks the backend that stands in for a service; `None` where none does for the tenant of the caller.
     ///
     /// # Errors
     /// [`Unanswered`] is the reason.
-    pub async fn ask(
+    pub(crate) async fn ask(
         &self,
         context: &CallContext,
         (service, method): (&str, &str),
@@ -128,7 +127,7 @@ impl StandIns {
         limit: Duration,
     ) -> Result<Answered, Unanswered> {
         let name = &found.stand_in.backend;
-        let backend = self.backends.of_installation(name).await?;
+        let backend = self.tools.backend_of_installation(name).await?;
         let backend = backend.ok_or_else(|| failed(found, "is not registered"))?;
         if !backend.principal.is_empty() && backend.principal == context.principal().as_str() {
             return Err(failed(found, "asks itself by a call of its own"));

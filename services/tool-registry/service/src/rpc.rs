@@ -28,6 +28,7 @@ mod page;
 mod plugins;
 mod refusal;
 mod tenants;
+mod tool_search;
 mod tools;
 mod workspaces;
 
@@ -44,6 +45,7 @@ pub use catalogue::CatalogueRpc;
 pub use identities::IdentityRpc;
 pub use plugins::PluginRpc;
 pub use tenants::TenantRpc;
+pub(crate) use tool_search::ToolSearchRpc;
 pub(crate) use workspaces::WorkspaceRpc;
 
 type Answer<T> = Result<Response<T>, Status>;

@@ -7,6 +7,7 @@ use contracts::tavern::registry::v1::{
     call_service_server::CallServiceServer, identity_service_server::IdentityServiceServer,
     plugin_service_server::PluginServiceServer, tenant_service_server::TenantServiceServer,
     tool_registry_service_server::ToolRegistryServiceServer,
+    tool_search_service_server::ToolSearchServiceServer,
     workspace_service_server::WorkspaceServiceServer,
 };
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds, Tenant};
@@ -38,12 +39,11 @@ use crate::{
     hooks::Hooks,
     identities::{Identities, Issuers},
     ledger::Ledger,
-    overrides::StandIns,
     peers::Peers,
     plugins::{PluginCatalogue, PluginSettings, Skipped, Surroundings},
     rpc::{
         ApprovalRpc, AuditRpc, Audited, CallRpc, CatalogueRpc, IdentityRpc, PluginRpc, TenantRpc,
-        WorkspaceRpc,
+        ToolSearchRpc, WorkspaceRpc,
     },
     runner::{
         agents::Agents,
@@ -56,6 +56,7 @@ use crate::{
     settings::RegistrySettings,
     store::MIGRATIONS,
     tenants::Tenants,
+    tool_search::ToolSearch,
     tools::{Revision, Tools},
 };
 
@@ -84,7 +85,7 @@ pub struct ToolRegistry {
     files: ConversationFiles,
     plugins: PluginCatalogue,
     hooks: Hooks,
-    stand_ins: StandIns,
+    search: ToolSearch,
 }
 
 impl std::fmt::Debug for ToolRegistry {
@@ -160,7 +161,6 @@ pub async fn build_with(
         runs: workflow_runs,
     };
     let hooks = Hooks::new(tools.clone(), &dispatcher);
-    let stand_ins = StandIns::new(tools.clone(), dispatcher.backends.clone());
     let runs = Runs::new(runs, RunOwner::Registry, clock, Arc::clone(&ids));
     let calls = Calls::new(
         (tools.clone(), plugins.clone()),
@@ -175,7 +175,7 @@ pub async fn build_with(
     let registry = ToolRegistry {
         plugins,
         hooks,
-        stand_ins,
+        search: ToolSearch::new(tools.clone()),
         tools,
         agents,
         approvals,
@@ -207,6 +207,7 @@ impl ToolRegistry {
             documents: Arc::clone(&self.store),
             workspaces: self.files.all().clone(),
             tools: self.tools.clone(),
+            search: self.search.clone(),
         };
         self.services_beside_gateway()
             .add(runs.service())
@@ -224,11 +225,7 @@ impl ToolRegistry {
         );
         let plugins = PluginRpc::new(
             self.plugins.clone(),
-            (
-                self.tools.clone(),
-                self.hooks.clone(),
-                self.stand_ins.clone(),
-            ),
+            (self.tools.clone(), self.hooks.clone()),
             catalogue.clone(),
         );
         let calls = CallRpc::new(self.calls.clone(), self.invocations.clone());
@@ -245,6 +242,9 @@ impl ToolRegistry {
             .add(self.audited(IdentityServiceServer::new(identities)))
             .add(self.audited(TenantServiceServer::new(tenants)))
             .add(AuditServiceServer::new(audit))
+            .add(ToolSearchServiceServer::new(ToolSearchRpc::new(
+                self.search.clone(),
+            )))
             .add(WorkspaceServiceServer::new(WorkspaceRpc::new(
                 self.files.clone(),
             )))

@@ -5,6 +5,7 @@ pub(crate) mod denials;
 pub(crate) mod identities;
 pub(crate) mod plugins;
 pub(crate) mod tenants;
+pub(crate) mod tool_index;
 
 use core_types::Tenant;
 use documents::Collection;

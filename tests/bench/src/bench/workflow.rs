@@ -266,7 +266,7 @@ fn loop_definition() -> String {
     .to_string()
 }
 
-fn definition() -> String {
+pub(super) fn definition() -> String {
     let id = |chain: usize, at: usize| format!("n{chain}_{at}");
     let places = || (0..CHAINS).flat_map(|chain| (0..LENGTH).map(move |at| (chain, at)));
     let nodes: Vec<Value> = places()

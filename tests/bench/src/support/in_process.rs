@@ -52,7 +52,9 @@ impl InProcess {
             fs::create_dir_all(deploy_dir.join(part))?;
         }
         for (name, text) in files {
-            fs::write(deploy_dir.join(name), text)?;
+            let file = deploy_dir.join(name);
+            fs::create_dir_all(file.parent().context("a file has a directory")?)?;
+            fs::write(file, text)?;
         }
         let data_dir = directory.path().join("data");
         let settings = TavernSettings {

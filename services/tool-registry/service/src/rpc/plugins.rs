@@ -33,6 +33,7 @@ use run_log::Hash;
 use tonic::{Code, Request, Response, Status, Streaming};
 use tool_domain::diagnostic::Diagnostic;
 
+pub(super) use overrides::unanswered;
 use watch_tools::WatchedTools;
 
 use super::{Answer, CatalogueRpc, StreamOf, convert, refusal};
@@ -55,18 +56,18 @@ pub struct PluginRpc {
 }
 
 impl PluginRpc {
-    /// Takes the plugins, the tools, the hooks and overrides, and the service that lists plugins.
+    /// Takes the plugins, the tools, the hooks, and the service that lists plugins.
     pub fn new(
         plugins: PluginCatalogue,
-        (tools, hooks, stand_ins): (Tools, Hooks, StandIns),
+        (tools, hooks): (Tools, Hooks),
         catalogue: CatalogueRpc,
     ) -> Self {
         Self {
             plugins,
             watched: Arc::new(WatchedTools::new(tools.clone())),
+            stand_ins: StandIns::new(tools.clone()),
             tools,
             hooks,
-            stand_ins,
             catalogue,
         }
     }

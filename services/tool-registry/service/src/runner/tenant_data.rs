@@ -11,7 +11,10 @@ use tonic::Status;
 
 use workspace_store::Workspaces;
 
-use crate::{approvals::Approvals, runner::calls::Calls, store::StoreError, tools::Tools};
+use crate::{
+    approvals::Approvals, runner::calls::Calls, store::StoreError, tool_search::ToolSearch,
+    tools::Tools,
+};
 
 /// The most rows of a table, or directories, that are removed in a step.
 const STEP: u32 = 256;
@@ -25,6 +28,7 @@ pub(crate) struct RegistryData {
     pub(crate) documents: Arc<dyn DocumentStore>,
     pub(crate) workspaces: Workspaces,
     pub(crate) tools: Tools,
+    pub(crate) search: ToolSearch,
 }
 
 #[async_trait]
@@ -52,6 +56,7 @@ impl TenantData for RegistryData {
         let files = files.map_err(|error| grpc_kit::internal(&error))?;
         let files = files.map_err(|error| grpc_kit::internal(&error))?;
         self.tools.forget(tenant);
+        self.search.forget(tenant);
         Ok(in_flight + runs + entries + approvals + documents + files)
     }
 }

@@ -2,6 +2,7 @@
 
 mod interaction;
 mod knowledge;
+mod search;
 
 use contracts::tavern::registry::v1::PutBackendRequest;
 use plugin_package::PluginFiles;

@@ -55,7 +55,7 @@ fn base(id: &str, entries: &[(&str, &str)]) -> KnowledgeBase {
 }
 
 async fn found(store: &AgentStore, of: Tenant, words: &str) -> Vec<String> {
-    let expression = knowledge::search(words).expect("words");
+    let expression = search_words::search(words).expect("words");
     let found = store.find_entries(of, &["lore"], &expression, 9).await;
     let found = found.expect("it is searched").into_iter();
     found.map(|(_, row)| row.entry.caiu_id).collect()

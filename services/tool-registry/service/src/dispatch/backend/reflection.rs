@@ -95,8 +95,22 @@ async fn read_by(channel: Channel, method: &'static str) -> Result<Vec<u8>, Prob
     if services.is_empty() {
         return Err(Problem::Other("it lists no services".to_owned()));
     }
-    let file = session.files.into_values().collect();
+    let file = session.files.into_values();
+    let file = file.map(|file| only_served(file, &services)).collect();
     Ok(FileDescriptorSet { file }.encode_to_vec())
+}
+
+/// Removes the services of a file that the server does not list: it describes them for their messages.
+fn only_served(mut file: FileDescriptorProto, services: &[String]) -> FileDescriptorProto {
+    let package = file.package().to_owned();
+    file.service.retain(|service| {
+        let name = match package.as_str() {
+            "" => service.name().to_owned(),
+            package => format!("{package}.{}", service.name()),
+        };
+        services.contains(&name)
+    });
+    file
 }
 
 /// One conversation with a server.

@@ -20,7 +20,7 @@ pub(super) async fn call(
 ) -> std::result::Result<CallOverrideResponse, Status> {
     let named = (request.service.as_str(), request.method.as_str());
     let answered = stand_ins.ask(context, named, request.message.into()).await;
-    let answered = answered.map_err(|error| failure_of(&error).into_status())?;
+    let answered = answered.map_err(|error| unanswered(&error).into_status())?;
     Ok(CallOverrideResponse {
         result: answered.map(|answered| match answered {
             Answered::Message(message) => Result::Message(message),
@@ -32,7 +32,8 @@ pub(super) async fn call(
     })
 }
 
-fn failure_of(error: &Unanswered) -> Failure {
+/// Returns the failure of a service whose override does not answer.
+pub(in crate::rpc) fn unanswered(error: &Unanswered) -> Failure {
     match error {
         Unanswered::UnknownMethod { .. } => {
             Failure::invalid_fields().violation("method", error.to_string())

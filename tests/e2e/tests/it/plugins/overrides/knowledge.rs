@@ -10,7 +10,7 @@ use contracts::tavern::agent::v1::{
 };
 use contracts::tavern::common::v1::{CallStatus, ErrorReason, RunState, run_event::Kind};
 use contracts::tavern::registry::v1::{
-    SetPluginStateRequest, UninstallPluginRequest, plan_plugin_request::Part,
+    GetBackendRequest, SetPluginStateRequest, UninstallPluginRequest, plan_plugin_request::Part,
 };
 use grpc_kit::Outbound;
 use serde_json::{Value, json};
@@ -301,6 +301,21 @@ async fn r207_a_plan_names_the_methods_that_a_backend_lacks_and_the_other_owner(
     ensure!(unregistered.contains("not registered"), "{unregistered}");
     let server = start(directory.path(), "127.0.0.1:0").await?;
     register(&stack, "sqlite-knowledge", server.uri()).await?;
+    let get = GetBackendRequest {
+        name: "sqlite-knowledge".to_owned(),
+    };
+    let backend = stack
+        .registry()
+        .get_backend(get)
+        .await?
+        .into_inner()
+        .backend;
+    let methods = backend.unwrap_or_default().methods;
+    let served = "tavern.plugin.v1.KnowledgeBaseService/";
+    ensure!(
+        methods.len() == 8 && methods.iter().all(|method| method.starts_with(served)),
+        "{methods:?}"
+    );
     // The server has a knowledge base, and brings no questions to people.
     register(&stack, "asks", server.uri()).await?;
     let lacks = refusals(&stack, &plugin("asks", "interaction")?).await?;

@@ -38,7 +38,7 @@ fn pieces(text: &str) -> Vec<Piece> {
 }
 
 /// Returns texts in the form of the index.
-pub(crate) fn indexed(texts: &[&str]) -> String {
+pub fn indexed(texts: &[&str]) -> String {
     let mut words = Vec::new();
     for piece in texts.iter().flat_map(|text| pieces(text)) {
         match piece {
@@ -49,12 +49,18 @@ pub(crate) fn indexed(texts: &[&str]) -> String {
     words.join(" ")
 }
 
-/// Returns the expression that searches the index for any word of a query; none if the query has no
+/// Returns the expression of SQLite's FTS5 that searches the index for any word of a query; none if the query has no
 /// word.
 pub fn search(query: &str) -> Option<String> {
+    search_without(query, |_| false)
+}
+
+/// Returns the expression as [`search`] does, without the words for which `is_common` holds.
+pub fn search_without(query: &str, is_common: impl Fn(&str) -> bool) -> Option<String> {
     let mut terms: Vec<String> = Vec::new();
     for piece in pieces(query) {
         match piece {
+            Piece::Word(word) if is_common(&word) => {}
             Piece::Word(word) => terms.push(format!("\"{word}\"")),
             Piece::Run(run) if run.len() == 1 => terms.push(format!("\"{}\"", run[0])),
             Piece::Run(run) => {
