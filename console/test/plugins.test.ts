@@ -4,7 +4,7 @@ import { beforeEach, test } from "node:test";
 import { answers } from "../src/api/framed.ts";
 import type { Plugin } from "../src/api/types.ts";
 import { access } from "../src/model/caller.ts";
-import { discardPlan, install, keyOf, plan, planned, plugins, statesOf, waitingDirectory, watch } from "../src/model/plugins.ts";
+import { discardPlan, failuresOf, install, keyOf, plan, planned, plugins, stateOfHook, statesOf, waitingDirectory, watch } from "../src/model/plugins.ts";
 
 /** Writes a message with its head. */
 function framed(message: object, flags = 0): Buffer {
@@ -128,4 +128,18 @@ test("a plugin has an address and its states in words, and waits with a director
   for (const [plugin, key, states, directory] of cases) {
     assert.deepEqual([keyOf(plugin), statesOf(plugin), waitingDirectory(plugin)], [key, states, directory]);
   }
+});
+
+test("a hook that fails says how often, and one that is suspended what happens without it", () => {
+  const failing = { hook: "p/h", failures: 1, lastFailure: "hook_timeout", onFailure: "deny" };
+  const suspended = { ...failing, failures: 5, suspended: true, onFailure: "skip" };
+  assert.equal(stateOfHook({ hook: "p/h" }), "asked");
+  assert.equal(stateOfHook(failing), "fails");
+  assert.equal(stateOfHook(suspended), "suspended");
+  assert.equal(stateOfHook({ ...suspended, inactiveReason: "p is switched off" }), "switched off");
+  assert.equal(failuresOf(failing), "1 failure in a row, the last hook_timeout: acts are refused.");
+  assert.equal(
+    failuresOf(suspended),
+    "5 failures in a row, the last hook_timeout: it is passed over without a question, but for a probe each 30 s.",
+  );
 });

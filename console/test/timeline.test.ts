@@ -244,6 +244,18 @@ test("the events of a run below are inside the call that started it", () => {
   assert.equal(work(deep).items[0]?.kind, "text");
 });
 
+test("a hook that was applied is a note with its places or its reason", () => {
+  const applied = (action: string, more = {}) => ({ hookApplied: { hook: "p/mask", point: "tool:after-call", action, ...more } });
+  const { items } = play(
+    applied("HOOK_ACTION_REPLACE", { pointers: ["/result/output"] }),
+    applied("HOOK_ACTION_FAIL", { code: "hook_timeout", reason: "did not answer in time" }),
+  );
+  assert.deepEqual(items.map((item) => item.kind === "note" && [item.text, item.wrong]), [
+    ["hook p/mask at tool:after-call replaced /result/output", false],
+    ["hook p/mask at tool:after-call failed, which refuses the act: did not answer in time", true],
+  ]);
+});
+
 test("a wait is shown until something wakes it", () => {
   const wait = { waitId: "w", nodeId: "ask", kind: "WAIT_KIND_HUMAN_INPUT", name: "May I?" };
   const woken = { nodeWoken: { waitId: "w", cause: "WAKE_CAUSE_ANSWER", payloadJson: '"yes"', answeredBy: "Ann" } };

@@ -138,6 +138,7 @@ export interface RunEvent {
   approvalEnded?: { approvalId?: string; effectId?: string; approved?: boolean; approvers?: string[]; reason?: string };
   callInDoubt?: { effectId?: string; toolId?: string; attempt?: number; error?: CallError };
   callDecided?: { effectId?: string; attempt?: number; status?: string; reason?: string };
+  hookApplied?: { hook?: string; point?: string; action?: string; pointers?: string[]; code?: string; reason?: string };
   observation?: { text?: string };
   steeringAccepted?: { message?: string };
   steered?: { message?: string };
@@ -222,6 +223,19 @@ export interface Finding {
   severity?: string;
   path?: string;
   message?: string;
+}
+
+/** A hook of a plugin, as it runs for the caller's tenant. */
+export interface PluginHook {
+  /** `<plugin>/<id>`. */
+  hook?: string;
+  point?: string;
+  condition?: string;
+  onFailure?: string;
+  failures?: number;
+  suspended?: boolean;
+  lastFailure?: string;
+  inactiveReason?: string;
 }
 
 export interface Plugin {

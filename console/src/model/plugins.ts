@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 
 import { call, fresh, Refusal } from "../api/connect.ts";
 import { planPlugin, watchPlugins, type Package } from "../api/plugins.ts";
-import type { Finding, Plugin, PluginPlan } from "../api/types.ts";
+import type { Finding, Plugin, PluginHook, PluginPlan } from "../api/types.ts";
 import { isIn } from "./caller.ts";
 
 /** Milliseconds before a broken connection is tried again. */
@@ -45,6 +45,20 @@ export function statesOf({ loaded, disabled, missingOptions = [], hasChanges }: 
   ];
   const held = states.filter(([holds]) => holds).map(([, state]) => state);
   return held.length > 0 ? held : ["loaded"];
+}
+
+/** Returns the state of a hook in a word. */
+export function stateOfHook({ suspended, failures = 0, inactiveReason }: PluginHook): string {
+  if (inactiveReason) return "switched off";
+  if (suspended) return "suspended";
+  return failures > 0 ? "fails" : "asked";
+}
+
+/** Words the failures of a hook, and their effect. */
+export function failuresOf({ suspended, failures = 0, lastFailure = "", onFailure = "" }: PluginHook): string {
+  const times = `${failures} ${failures === 1 ? "failure" : "failures"} in a row, the last ${lastFailure}`;
+  const effect = onFailure === "deny" ? "acts are refused" : "it is passed over";
+  return suspended ? `${times}: ${effect} without a question, but for a probe each 30 s.` : `${times}: ${effect}.`;
 }
 
 /** Returns the directory whose files wait for a plan; empty if none do. */

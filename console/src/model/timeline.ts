@@ -196,6 +196,12 @@ function add(items: Item[], event: RunEvent): Item[] {
   if (event.steeringAccepted) return own("a message waits for the model");
   if (event.steered) return [...items, { kind: "input", key, text: event.steered.message ?? "" }];
   if (event.budgetsEdited) return own("the budgets were changed");
+  if (event.hookApplied) {
+    const { hook, point, action, pointers = [], reason } = event.hookApplied;
+    const [effect, wrong] = APPLIED[action ?? ""] ?? ["was applied", false];
+    const places = effect === "replaced" ? ` ${pointers.join(", ")}` : "";
+    return own(because(`hook ${hook} at ${point} ${effect}${places}`, reason), wrong);
+  }
   const scene = sceneNote(event);
   if (scene) return own(scene.text, scene.wrong);
   if (event.runPaused) return own(because("paused", event.runPaused.reason));
@@ -203,6 +209,16 @@ function add(items: Item[], event: RunEvent): Item[] {
   if (event.runQueued) return own("queued until its turn comes");
   return work(items, event);
 }
+
+/** The effects of hooks in words, and whether they are failures. */
+const APPLIED: Record<string, [string, boolean]> = {
+  HOOK_ACTION_CONTINUE: ["changed nothing", false],
+  HOOK_ACTION_REPLACE: ["replaced", false],
+  HOOK_ACTION_DENY: ["refused", true],
+  HOOK_ACTION_ANSWER: ["answered", false],
+  HOOK_ACTION_SKIP: ["failed and was passed over", true],
+  HOOK_ACTION_FAIL: ["failed, which refuses the act", true],
+};
 
 /** The causes that wake an agent of a scene, in words. */
 const WOKEN: Record<string, string> = {

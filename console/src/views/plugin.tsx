@@ -2,9 +2,9 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useId, useState } from "preact/hooks";
 
 import { call, fresh } from "../api/connect.ts";
-import type { Plugin } from "../api/types.ts";
+import type { Plugin, PluginHook } from "../api/types.ts";
 import { may, mayInstallation } from "../model/caller.ts";
-import { plan, reasonsOf, statesOf, waitingDirectory } from "../model/plugins.ts";
+import { failuresOf, plan, reasonsOf, stateOfHook, statesOf, waitingDirectory } from "../model/plugins.ts";
 import { address, go } from "../model/route.ts";
 import { OptionsForm } from "./options.tsx";
 import { Findings } from "./plan.tsx";
@@ -43,6 +43,7 @@ export function PluginDetail({ plugin }: { plugin: Plugin }) {
         <>
           <Switch label="Switched on" isOn={!disabled} set={(enabled) => change("SetPluginState", { name, enabled })} />
           <Tools plugin={plugin} change={change} />
+          <Hooks key={`${packageDigest}${disabled}`} name={name} />
           <OptionsForm key={packageDigest} name={name} />
           <Part title="Package">
             <p class="note">{directory ? `From the directory ${directory}` : "From an archive"}, <code>{packageDigest}</code></p>
@@ -122,6 +123,39 @@ function Tools({ plugin: { toolIds = [], disabledToolIds = [] }, change }: { plu
               set={(enabled) => change("SetToolState", { toolId, enabled })}
             />
             <a href={address("tools", toolId)} aria-label={`Open ${toolId}`}>Open</a>
+          </li>
+        ))}
+      </ul>
+    </Part>
+  );
+}
+
+/** Milliseconds after which the health of hooks is read again. */
+const LOOK = 5_000;
+
+/** The hooks of a plugin, with those that are suspended after failures. */
+function Hooks({ name }: { name: string }) {
+  const [hooks, setHooks] = useState<PluginHook[]>([]);
+  useEffect(() => {
+    const read = async () => {
+      const { hooks: all = [] } = await call<{ hooks?: PluginHook[] }>("registry.v1.PluginService/ListHooks", {});
+      setHooks(all.filter(({ hook = "" }) => hook.startsWith(`${name}/`)));
+    };
+    const look = () => void read().catch(() => {});
+    look();
+    const timer = setInterval(look, LOOK);
+    return () => clearInterval(timer);
+  }, [name]);
+  if (hooks.length === 0) return null;
+  return (
+    <Part title="Hooks">
+      <ul>
+        {hooks.map((hook) => (
+          <li key={`${hook.hook}${hook.point}`} class="note">
+            <code>{hook.hook}</code> at <code>{hook.point}</code> <StateMark state={stateOfHook(hook)} />
+            {hook.condition && <> if <code>{hook.condition}</code></>}
+            {hook.failures ? <p class="problem">{failuresOf(hook)}</p> : null}
+            {hook.inactiveReason && <p class="note">{hook.inactiveReason}</p>}
           </li>
         ))}
       </ul>
