@@ -24,8 +24,8 @@ from tavern.plugin.v1 import knowledge_base_pb2_grpc as services
 # Entries are stored as encoded messages; their words are indexed beside them.
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS base (tenant TEXT, kb TEXT, message BLOB NOT NULL, PRIMARY KEY (tenant, kb));
-CREATE TABLE IF NOT EXISTS entry (id INTEGER PRIMARY KEY, tenant TEXT, kb TEXT, caiu TEXT, author TEXT,
-    enabled INTEGER, message BLOB NOT NULL, UNIQUE (tenant, kb, caiu));
+CREATE TABLE IF NOT EXISTS entry (id INTEGER PRIMARY KEY, tenant TEXT, kb TEXT, caiu TEXT, enabled INTEGER,
+    from_document INTEGER, message BLOB NOT NULL, UNIQUE (tenant, kb, caiu));
 CREATE VIRTUAL TABLE IF NOT EXISTS word USING fts5 (words, tokenize='porter unicode61');
 CREATE TABLE IF NOT EXISTS request (tenant TEXT, kb TEXT, name TEXT, digest TEXT, answer BLOB NOT NULL,
     PRIMARY KEY (tenant, kb, name));
@@ -75,16 +75,16 @@ class KnowledgeBase(services.KnowledgeBaseServiceServicer):
         self.db.execute("DELETE FROM word WHERE rowid = ?", (row,))
         self.db.execute("DELETE FROM entry WHERE id = ?", (row,))
 
-    def store(self, tenant, entry):
+    def store(self, tenant, entry, from_document):
         """Stores an entry in the place of an earlier one, under the next version."""
         before = self.entry(tenant, entry.kb_id, entry.caiu_id)
         entry.version = before[1].version + 1 if before else 1
         entry.update_time.GetCurrentTime()
         if before:
             self.remove(before[0])
-        named = (tenant, entry.kb_id, entry.caiu_id, entry.author_profile_id, entry.is_enabled)
+        named = (tenant, entry.kb_id, entry.caiu_id, entry.is_enabled, from_document)
         row = self.db.execute(
-            "INSERT INTO entry (tenant, kb, caiu, author, enabled, message) VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO entry (tenant, kb, caiu, enabled, from_document, message) VALUES (?, ?, ?, ?, ?, ?)",
             (*named, entry.SerializeToString()),
         )
         text = " ".join([entry.display_name, entry.text, *entry.tags])
@@ -112,13 +112,14 @@ class KnowledgeBase(services.KnowledgeBaseServiceServicer):
             self.db.execute("INSERT OR REPLACE INTO base VALUES (?, ?, ?)", (tenant, base.kb_id, base.SerializeToString()))
             new = {entry.caiu_id for entry in request.entries}
             old = self.db.execute(
-                "SELECT id, caiu FROM entry WHERE tenant = ? AND kb = ? AND author = ''", (tenant, base.kb_id)
+                "SELECT id, caiu FROM entry WHERE tenant = ? AND kb = ? AND from_document", (tenant, base.kb_id)
             ).fetchall()
             for row, caiu in old:
                 if caiu not in new:
                     self.remove(row)
             for entry in request.entries:
-                self.store(tenant, entry)
+                entry.kb_id = base.kb_id
+                self.store(tenant, entry, True)
             base.entry_count = self.count(tenant, base.kb_id)
         return wire.PutBaseResponse(base=base)
 
@@ -129,6 +130,7 @@ class KnowledgeBase(services.KnowledgeBaseServiceServicer):
             context.abort(grpc.StatusCode.ABORTED, "the etag is not the current one")
         for (row,) in self.db.execute("SELECT id FROM entry WHERE tenant = ? AND kb = ?", (tenant, kb)).fetchall():
             self.remove(row)
+        self.db.execute("DELETE FROM request WHERE tenant = ? AND kb = ?", (tenant, kb))
         self.db.execute("DELETE FROM base WHERE tenant = ? AND kb = ?", (tenant, kb))
         return wire.DeleteBaseResponse()
 
@@ -149,8 +151,6 @@ class KnowledgeBase(services.KnowledgeBaseServiceServicer):
 
     def FindEntries(self, request, context):
         tenant, expression = tenant_of(context), terms(request.query)
-        if len(request.kb_ids) == 1:
-            self.base(tenant, request.kb_ids[0], context)
         marks = ", ".join("?" * len(request.kb_ids))
         rows = self.db.execute(
             "SELECT message FROM word JOIN entry ON entry.id = word.rowid WHERE word MATCH ? AND tenant = ? AND enabled"
@@ -175,7 +175,7 @@ class KnowledgeBase(services.KnowledgeBaseServiceServicer):
         entry.caiu_id = entry.caiu_id or f"caiu_{uuid.uuid4().hex}"
         if self.entry(tenant, kb, entry.caiu_id) is None and self.count(tenant, kb) >= MAX_ENTRIES:
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{kb} has {MAX_ENTRIES} entries, which is the most")
-        self.store(tenant, entry)
+        self.store(tenant, entry, False)
         answer = wire.WriteEntryResponse(caiu_id=entry.caiu_id, version=entry.version)
         if request.request_id:
             self.db.execute(
@@ -213,11 +213,12 @@ class OneTransaction(grpc.ServerInterceptor):
                 self.knowledge.db.execute("BEGIN IMMEDIATE")
                 try:
                     answer = handler.unary_unary(request, context)
+                    self.knowledge.db.execute("COMMIT")
+                    return answer
                 except BaseException:
-                    self.knowledge.db.execute("ROLLBACK")
+                    if self.knowledge.db.in_transaction:
+                        self.knowledge.db.execute("ROLLBACK")
                     raise
-                self.knowledge.db.execute("COMMIT")
-                return answer
 
         return grpc.unary_unary_rpc_method_handler(whole, handler.request_deserializer, handler.response_serializer)
 

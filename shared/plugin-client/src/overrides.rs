@@ -70,7 +70,17 @@ impl OverrideClient {
                 Err(status) if grpc_kit::reason(&status) == Some(ErrorReason::OverrideFailed) => {
                     return Err(of_backend(&status));
                 }
-                Err(status) if patience.wait_after(&status).await => {}
+                Err(status) if status.code() == Code::InvalidArgument => {
+                    let message = format!("cannot be sent to the backend: {}", status.message());
+                    return Err(Failure::invalid_fields().violation("", message));
+                }
+                Err(status) if status.code() == Code::DeadlineExceeded => {
+                    return Err(Failure::deadline_exceeded());
+                }
+                // A request that may have arrived is not repeated here, as the backend may have carried it out.
+                Err(status)
+                    if !grpc_kit::may_have_arrived(&status)
+                        && patience.wait_after(&status).await => {}
                 Err(status) => {
                     tracing::warn!(%status, service = service.as_str(), "an override cannot be asked");
                     return Err(Failure::dependency_unavailable("tool-registry"));

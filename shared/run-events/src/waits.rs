@@ -236,6 +236,11 @@ impl Waits {
         board.asked()
     }
 
+    /// Returns the waits for people that nothing has ended, also those whose nodes wait no longer.
+    pub async fn open_questions(&self) -> Vec<common::Wait> {
+        self.inner.board.lock().await.asked()
+    }
+
     async fn until(&self, due: Option<Timestamp>) {
         let Some(due) = due else {
             return std::future::pending().await;

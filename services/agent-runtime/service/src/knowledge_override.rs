@@ -3,6 +3,8 @@
 //! The rights of agents are checked here, before and behind the backend. Each function returns `None` where nothing
 //! overrides the knowledge base for the tenant.
 
+use std::sync::Arc;
+
 use agent_domain::{knowledge::GoalReference, profile::Profile};
 use agent_store::knowledge::{Knowledge, Reader, denied, goal_bases, missing};
 use contracts::tavern::{
@@ -15,6 +17,7 @@ use contracts::tavern::{
         PutBaseRequest, PutBaseResponse, WriteEntryRequest, WriteEntryResponse,
     },
 };
+use core_types::IdSource;
 use grpc_kit::{CallContext, Failure};
 use plugin_client::{OverrideClient, Refusal, Service, malformed};
 use prost::Message;
@@ -24,6 +27,7 @@ use tonic::Code;
 #[derive(Clone, Debug)]
 pub struct KnowledgeOverride {
     client: OverrideClient,
+    ids: Arc<dyn IdSource>,
 }
 
 /// The knowledge bases of an installation. Clone, cheap.
@@ -46,8 +50,8 @@ struct Named<'a> {
 
 impl KnowledgeOverride {
     /// Asks by a client.
-    pub fn new(client: OverrideClient) -> Self {
-        Self { client }
+    pub fn new(client: OverrideClient, ids: Arc<dyn IdSource>) -> Self {
+        Self { client, ids }
     }
 
     /// Whether a backend stands in for a tenant, so that its knowledge bases are not known here; also where that cannot
@@ -174,6 +178,10 @@ impl KnowledgeOverride {
         let Some(found) = found.await? else {
             return Ok(None);
         };
+        if let ([(id, _)], false, true) = (&*bases, kb.is_empty(), found.entries.is_empty()) {
+            // A knowledge base that does not exist has no entries; a caller that names it learns that.
+            self.entries(context, id, ("", 1)).await?;
+        }
         // The backend is not trusted with the rights of the reader.
         let readable = found.entries.into_iter().filter_map(|entry| {
             let (_, name) = bases.iter().find(|(id, _)| *id == entry.kb_id)?;
@@ -217,9 +225,14 @@ impl KnowledgeOverride {
         entry.kb_id.clone_from(&kb_id);
         entry.is_enabled = is_enabled;
         writer.author().clone_into(&mut entry.author_profile_id);
+        // A broken connection to the backend is tried again.
+        let request_id = match request_id {
+            "" => format!("tavern#{}", self.ids.next_uuid()),
+            named => named.to_owned(),
+        };
         let request = || WriteEntryRequest {
             entry: Some(entry),
-            request_id: request_id.to_owned(),
+            request_id,
         };
         let written = self.ask::<_, WriteEntryResponse>(context, "WriteEntry", request, named);
         match written.await? {

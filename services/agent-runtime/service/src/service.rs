@@ -278,7 +278,7 @@ impl Base {
         let knowledge_dir = settings.knowledge_dir.clone();
         let (clock_of, ids) = (Arc::clone(&clock), Arc::clone(&environment.ids));
         let own = Knowledge::open(knowledge_dir, kept.clone(), clock_of, ids).await?;
-        let foreign = KnowledgeOverride::new(peers.hooks.overrides());
+        let foreign = KnowledgeOverride::new(peers.hooks.overrides(), Arc::clone(&environment.ids));
         let knowledge = KnowledgeBases { own, foreign };
         let running_scenes = RunningScenes::default();
         let states = States::new(

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use grpc_kit::CallContext;
 use tonic::{Code, Status};
+use tool_domain::manifest::Fallback;
 
 use crate::{
     dispatch::backend::{StandInRequest, methods_of_contract},
@@ -16,7 +17,7 @@ use crate::{
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// The longest message of a refusal that is passed on, in characters.
-const MAX_MESSAGE_CHARS: usize = 300;
+const MAX_MESSAGE_CHARS: usize = 256;
 
 /// The codes by which a backend refuses; any other is a failure.
 const REFUSALS: [Code; 6] = [
@@ -116,6 +117,11 @@ impl StandIns {
             options: options_of(found, choices)?,
         };
         let limit = context.remaining().map_or(LIMIT, |left| left.min(LIMIT));
+        let limit = match found.stand_in.fallback {
+            Fallback::Fail => limit,
+            // The platform's own service needs time as well.
+            Fallback::Builtin => limit / 2,
+        };
         self.send(found, context, &request, limit).await.map(Some)
     }
 
@@ -162,7 +168,8 @@ fn options_of(found: &Override, choices: &PluginChoices) -> Result<Option<String
     }
 }
 
-fn failed(found: &Override, problem: &str) -> Unanswered {
+/// Makes the failure of an override.
+pub(crate) fn failed(found: &Override, problem: &str) -> Unanswered {
     Unanswered::Failed {
         service: found.stand_in.service.clone(),
         plugin: found.plugin.name().to_owned(),

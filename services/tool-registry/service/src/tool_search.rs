@@ -11,7 +11,7 @@ use tonic::Status;
 use tool_domain::{manifest::Fallback, tool::Tool};
 
 use crate::{
-    overrides::{Answered, StandIns, Unanswered},
+    overrides::{Answered, StandIns, Unanswered, failed},
     store::{StoreError, tool_index::ToolIndex},
     tools::Tools,
 };
@@ -135,6 +135,12 @@ impl ToolSearch {
         let named = (SERVICE, "FindTools");
         let message = request.encode_to_vec().into();
         let answered = match self.stand_ins.ask(context, named, message).await {
+            Ok(Some(Answered::Refusal { message, .. })) => {
+                Err(failed(found, &format!("refuses: {message}")))
+            }
+            answered => answered,
+        };
+        let answered = match answered {
             Err(error) if found.stand_in.fallback == Fallback::Builtin => {
                 tracing::warn!(%error, "the index of tools searches in the place of a backend");
                 return Ok(None);
@@ -143,9 +149,7 @@ impl ToolSearch {
         };
         let plugin = found.plugin.name().to_owned();
         Ok(match answered {
-            None => None,
-            // No tool is the answer to a query that the backend refuses.
-            Some(Answered::Refusal { .. }) => Some((Vec::new(), plugin)),
+            None | Some(Answered::Refusal { .. }) => None,
             Some(Answered::Message(message)) => {
                 let read = FindToolsResponse::decode(message.as_slice()).unwrap_or_default();
                 Some((read.tool_ids, plugin))

@@ -35,6 +35,13 @@ impl Activity {
         self.inner.count.load(Ordering::SeqCst) == 0
     }
 
+    /// Waits until no work is in progress.
+    pub(super) async fn until_quiet(&self) {
+        while !self.is_quiet() {
+            self.inner.quiet.notified().await;
+        }
+    }
+
     /// Waits until the run has had no work but waits for about this long.
     pub(super) async fn quiet_for(&self, time: Duration) {
         loop {

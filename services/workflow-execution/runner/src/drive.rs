@@ -80,17 +80,23 @@ pub(super) async fn run(
         recorder,
         waits: waits.clone(),
         activity: Activity::default(),
+        asking: Activity::default(),
         place: Arc::new(place),
         checkpoints,
         allowance: prepared.allowance,
         conversation_id: prepared.conversation_id,
         workflow_id: prepared.workflow_id,
     };
+    let overrides = of_run.runner.overrides();
     let mut drive = Drive::new(nodes, of_run, control);
     let reached = match turn {
         Ok(()) => drive.reach_end_or_rest(&waits, rests_after).await,
         Err(error) => Err(error),
     };
+    if let Ok(DriveEnd::To(_)) = &reached {
+        let context = drive.control.call_context();
+        interaction::withdraw_open(&overrides, &context, run_id, &waits).await;
+    }
     match reached {
         Ok(DriveEnd::To(DriveStop::End)) => {
             let unconsumed = waits.close().await;
@@ -372,7 +378,8 @@ impl Drive {
         let begun = waits.begin(wait, due).await?;
         let asked = (waits.clone(), &begun);
         let client = self.of_run.runner.overrides();
-        let question = Question::of(client, named, asked, self.control.clone());
+        let control = self.control.clone();
+        let question = Question::of(client, named, asked, (control, self.of_run.asking.clone()));
         let waited = self.now().since(begun.begun());
         let now = Instant::now();
         self.started

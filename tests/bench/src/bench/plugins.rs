@@ -18,6 +18,12 @@ const PLUGINS: usize = 512;
 /// The tools of each plugin: 10,240 of all.
 const TOOLS: usize = 20;
 
+/// The workflows with node types of a plugin that is not there.
+const MISSING: usize = 50;
+
+/// The seconds by which they may lengthen a start.
+const MISSING_GOAL: f64 = 50e-3;
+
 /// The time without requests over which the processor time is measured.
 const IDLE: Duration = Duration::from_secs(20);
 
@@ -40,6 +46,7 @@ pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
         measure(effort, 0, &mut without).await?;
         measure(effort, PLUGINS, &mut with).await?;
     }
+    let missing = missing_types(effort).await?;
     let memory = differences(&with.mebibytes, &without.mebibytes);
     let idle = differences(&with.idle, &without.idle);
     Ok(vec![
@@ -51,6 +58,7 @@ pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
         Figure::new("a later start with them", Series::seconds(with.later))
             .floor("without plugins", Series::seconds(without.later))
             .goal(2.0),
+        missing,
         Figure::new(
             "memory of their catalogue",
             Series::new(Unit::Mebibytes, memory),
@@ -62,6 +70,38 @@ pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
         )
         .goal(2e-3),
     ])
+}
+
+/// Measures starts with workflows whose node types no plugin brings, in turn with starts without them.
+async fn missing_types(effort: &Effort) -> anyhow::Result<Figure> {
+    let (mut ours, mut bare) = (Vec::new(), Vec::new());
+    for round in 0..=effort.times(20) {
+        for (workflows, seconds) in [(MISSING, &mut ours), (0, &mut bare)] {
+            let directory = effort.fresh_directory()?;
+            let deploy = directory.path().join("deploy");
+            for part in ["workflows", "agents", "models", "plugins"] {
+                fs::create_dir_all(deploy.join(part))?;
+            }
+            for workflow in 0..workflows {
+                let node =
+                    json!({"id": "n", "type": format!("gone:Type{workflow}"), "inputValues": {}});
+                let text = json!({"name": format!("w{workflow}"), "nodes": [node], "edges": []});
+                let file = deploy.join(format!("workflows/w{workflow}.json"));
+                fs::write(file, text.to_string())?;
+            }
+            let server = Served::start_in(directory.path(), &deploy, "127.83.2.1", &[]).await?;
+            if round > 0 {
+                seconds.push(server.seconds_to_ready);
+            }
+        }
+    }
+    let bare = Series::seconds(bare);
+    let goal = bare.median() + MISSING_GOAL;
+    let figure = Figure::new(
+        "a start with 50 workflows that miss node types",
+        Series::seconds(ours),
+    );
+    Ok(figure.floor("without workflows", bare).goal(goal))
 }
 
 /// Starts a server with so many plugins twice on the same data.

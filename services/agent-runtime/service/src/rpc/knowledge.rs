@@ -267,7 +267,6 @@ fn base_to_foreign(
 ) -> PutBaseRequest {
     let entries = base.entries.into_iter().map(|entry| proto::KnowledgeEntry {
         caiu_id: entry.caiu_id,
-        kb_id: base.id.clone(),
         entry_type: entry.entry_type,
         display_name: entry.display_name,
         text: entry.text,

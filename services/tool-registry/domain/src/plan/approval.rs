@@ -16,6 +16,16 @@ pub fn reasons(in_force: Option<&PluginVersion<'_>>, new: &PluginVersion<'_>) ->
         .iter()
         .map(|request| format!("It asks for the permission {}.", request.permission));
     let mut reasons: Vec<String> = asked.collect();
+    let present = in_force.map_or(&[][..], |version| &version.manifest.overrides);
+    for stand_in in &new.manifest.overrides {
+        let changed = present
+            .iter()
+            .find(|other| other.service == stand_in.service);
+        if changed.is_some_and(|other| other != stand_in) {
+            let (service, backend) = (&stand_in.service, &stand_in.backend);
+            reasons.push(format!("It replaces {service} by the backend {backend}."));
+        }
+    }
     for tool in new.tools.iter().filter(|tool| !is_script(tool)) {
         let mut others = in_force.iter().flat_map(|version| version.tools);
         let Some(other) = others.find(|other| other.id == tool.id) else {

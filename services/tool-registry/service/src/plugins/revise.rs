@@ -6,6 +6,7 @@ use call_outcome::Violation;
 use plugin_package::Plugin;
 use tool_domain::{
     catalogue::{AddError, Catalogue},
+    permissions::Permission,
     tool::Origin,
 };
 
@@ -18,14 +19,14 @@ const MAX_REMOVED: usize = 4_096;
 pub(super) type LeftOut = Vec<Violation>;
 
 /// Returns the revision with a plugin, in the place of an earlier one of its name, and the tools that it cannot bring.
-pub(super) fn with(revision: Revision, plugin: ActivePlugin) -> (Revision, LeftOut) {
+pub(super) fn with(revision: Revision, mut plugin: ActivePlugin) -> (Revision, LeftOut) {
+    let mut left_out = without_taken_overrides(&revision, &mut plugin);
     let mut next = match revision.plugins.contains_key(plugin.name()) {
         true => without_tools(&revision, plugin.name()),
         false => revision,
     };
     let origin = Origin::Plugin(plugin.name().to_owned());
     let catalogue = Arc::make_mut(&mut next.catalogue);
-    let mut left_out = Vec::new();
     for tool in &plugin.plugin.tools {
         let id = tool.id.as_str();
         match catalogue.add(Arc::clone(tool), origin.clone()) {
@@ -36,6 +37,34 @@ pub(super) fn with(revision: Revision, plugin: ActivePlugin) -> (Revision, LeftO
     next.plugins
         .insert(plugin.name().to_owned(), Arc::new(plugin));
     (next, left_out)
+}
+
+/// Takes the permissions for overrides of services from a plugin that another one in force overrides already.
+fn without_taken_overrides(revision: &Revision, plugin: &mut ActivePlugin) -> LeftOut {
+    let name = plugin.name().to_owned();
+    let others = revision
+        .plugins
+        .values()
+        .filter(|other| other.name() != name);
+    let others: Vec<_> = others.collect();
+    let mut left_out = Vec::new();
+    for stand_in in &plugin.plugin.manifest.overrides {
+        let service = stand_in.service.clone();
+        let line = Permission::ServiceOverride { service }.to_string();
+        let owner = others
+            .iter()
+            .find(|other| other.permissions.contains(&line));
+        if let Some(owner) = owner {
+            let message = format!(
+                "the override of {} is left out, because the plugin {} has it; uninstall that one first",
+                stand_in.service,
+                owner.name()
+            );
+            left_out.push(Violation::new("", "override_taken", message));
+            plugin.permissions.retain(|permission| *permission != line);
+        }
+    }
+    left_out
 }
 
 /// Returns the reasons for which tools of a plugin in force are left out.

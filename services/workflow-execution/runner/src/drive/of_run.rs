@@ -18,6 +18,8 @@ pub(super) struct OfRun {
     pub(super) waits: Waits,
     /// The loops with work in progress apart from waits.
     pub(super) activity: Activity,
+    /// The questions that no backend has taken yet, with which the run stays in memory.
+    pub(super) asking: Activity,
     pub(super) place: Arc<RunPlace>,
     pub(super) checkpoints: Checkpoints,
     pub(super) allowance: Arc<Allowance>,

@@ -46,10 +46,12 @@ impl Drive {
             return self.reach_end().await.map(DriveEnd::To);
         };
         let (control, activity) = (self.control.clone(), self.of_run.activity.clone());
+        let asking = self.of_run.asking.clone();
         let mut end = pin!(self.reach_end());
         loop {
             let may_leave = async {
                 activity.quiet_for(rests_after).await;
+                asking.until_quiet().await;
                 control.leaving().await
             };
             let leaving = tokio::select! {
@@ -60,6 +62,7 @@ impl Drive {
             };
             // No work of the run continues here: all of it is polled above.
             if activity.is_quiet()
+                && asking.is_quiet()
                 && let Some(departure) = waits.leave(leaving, &control, rests_after).await?
             {
                 return Ok(DriveEnd::ToRest(departure));

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use core_types::Tenant;
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, MethodDescriptor};
+use prost_types::method_options::IdempotencyLevel;
 use tonic::{
     Code, Request, Status,
     client::Grpc,
@@ -51,8 +52,8 @@ impl Backend {
         missing.map(|method| method.name().to_owned()).collect()
     }
 
-    /// Asks the server, which stands in for a service. A connection that breaks is tried again, as every method of the
-    /// contract may be repeated.
+    /// Asks the server, which stands in for a service. Where the connection breaks, a method that the contract calls
+    /// idempotent is tried again.
     ///
     /// # Errors
     /// The status of the server; INVALID_ARGUMENT without its message for a request that is none of the method.
@@ -61,7 +62,10 @@ impl Backend {
         asked: &StandInRequest,
         limit: Duration,
     ) -> Result<Vec<u8>, Status> {
-        let mut tries = 1;
+        let level = asked.method.method_descriptor_proto().options.as_ref();
+        let level = level.map(|options| options.idempotency_level());
+        let may_repeat = level.is_some_and(|level| level != IdempotencyLevel::IdempotencyUnknown);
+        let mut tries = if may_repeat { 1 } else { TRIES };
         let asking = async {
             loop {
                 match self.stand_in_once(asked, limit).await {

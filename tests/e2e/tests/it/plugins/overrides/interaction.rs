@@ -1,15 +1,16 @@
 //! Questions that a backend brings to people.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use contracts::tavern::common::v1::{CallResult, CallStatus};
+use contracts::tavern::common::v1::{CallResult, CallStatus, run_event::Kind};
 use contracts::tavern::plugin::v1::{
     AskRequest, AskResponse, WithdrawRequest, WithdrawResponse,
     interaction_service_server::{InteractionService, InteractionServiceServer},
 };
 use contracts::tavern::registry::v1::CancelCallRequest;
-use contracts::tavern::run::v1::AnswerWaitRequest;
+use contracts::tavern::run::v1::{AnswerWaitRequest, CancelRunRequest};
 use serde_json::{Value, json};
 use testkit::{Stack, eventually};
 use tokio::net::TcpListener;
@@ -28,6 +29,8 @@ type Answer = Result<AskResponse, Status>;
 #[derive(Clone)]
 struct People {
     answer: Arc<dyn Fn() -> Answer + Send + Sync>,
+    /// The time that it takes for each question.
+    takes: Duration,
     asked: Arc<Mutex<Vec<AskRequest>>>,
     withdrawn: Arc<Mutex<Vec<String>>>,
 }
@@ -38,8 +41,18 @@ impl People {
         stack: &Stack,
         answer: impl Fn() -> Answer + Send + Sync + 'static,
     ) -> anyhow::Result<Self> {
+        Self::start_slow(stack, Duration::ZERO, answer).await
+    }
+
+    /// Does the same with people who take some time.
+    async fn start_slow(
+        stack: &Stack,
+        takes: Duration,
+        answer: impl Fn() -> Answer + Send + Sync + 'static,
+    ) -> anyhow::Result<Self> {
         let people = Self {
             answer: Arc::new(answer),
+            takes,
             asked: Arc::default(),
             withdrawn: Arc::default(),
         };
@@ -78,8 +91,11 @@ fn all<T: Clone>(shared: &Mutex<Vec<T>>) -> Vec<T> {
 #[tonic::async_trait]
 impl InteractionService for People {
     async fn ask(&self, request: Request<AskRequest>) -> Result<Response<AskResponse>, Status> {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.push(request.into_inner());
+        {
+            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            asked.push(request.into_inner());
+        }
+        tokio::time::sleep(self.takes).await;
         (self.answer)().map(Response::new)
     }
 
@@ -130,6 +146,38 @@ async fn r207_a_backend_that_knows_the_answer_returns_it_at_once() -> anyhow::Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn r207_a_run_stays_in_memory_while_the_backend_takes_its_time() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    // A run that only waits leaves memory after a second.
+    let takes = Duration::from_secs(3);
+    let people = People::start_slow(&stack, takes, || answered(&json!("sage"))).await?;
+    let result = call(&stack, (TOOL, ""), herb()).await?;
+    ensure!(output(&result)?["answer"] == "sage", "{result:?}");
+    ensure!(all(&people.asked).len() == 1, "it is asked once");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r207_the_question_of_a_run_out_of_memory_is_withdrawn_when_it_is_cancelled()
+-> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    let people = People::start(&stack, later).await?;
+    let mut asked = herb();
+    asked["wait"] = json!(false);
+    output(&call(&stack, (TOOL, ""), asked).await?)?;
+    let question = people.question().await?;
+    // Long enough for the run to leave memory.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let cancel = CancelRunRequest {
+        run_id: question.run_id,
+        ..CancelRunRequest::default()
+    };
+    stack.runs().cancel_run(cancel).await?;
+    ensure!(people.withdrawn().await? == question.wait_id);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn r207_an_answer_that_comes_later_wakes_the_run_over_a_kill() -> anyhow::Result<()> {
     let mut stack = Stack::all_in_one().await?;
     let people = People::start(&stack, later).await?;
@@ -152,7 +200,11 @@ async fn r207_an_answer_that_comes_later_wakes_the_run_over_a_kill() -> anyhow::
     };
     stack.runs().answer_wait(answer).await?;
     let ended = testkit::collect(&stack.runs(), &question.run_id, 0).await?;
-    ensure!(format!("{:?}", ended.events).contains("moss"));
+    let woken = ended.events.iter().find_map(|event| match &event.kind {
+        Some(Kind::NodeWoken(woken)) => Some(woken.payload_json.as_str()),
+        _ => None,
+    });
+    ensure!(woken == Some("\"moss\""), "{woken:?}");
     let ids = all(&people.asked).into_iter().map(|each| each.wait_id);
     ensure!(
         ids.into_iter().all(|id| id == question.wait_id),
