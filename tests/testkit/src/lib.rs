@@ -6,6 +6,7 @@
 
 mod access;
 mod approvals;
+mod backend;
 mod certificates;
 mod clients;
 mod http;
@@ -19,6 +20,7 @@ mod wait;
 
 pub use access::{Decision, decision, decision_with, differences};
 pub use approvals::{APPROVER_KEY, approvals_file};
+pub use backend::serve_backend;
 pub use certificates::Certificates;
 pub use http::exchange;
 pub use issuer::TestIssuer;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use agent_domain::{knowledge::GoalReference, profile::Profile};
 use agent_store::knowledge::{Knowledge, Reader, denied, goal_bases, missing};
 use contracts::tavern::{
-    agent::v1::{FoundEntry, KnowledgeBase, KnowledgeEntry},
+    agent::v1::{FoundEntry, KnowledgeBase, KnowledgeEntry, WriteKnowledgeEntryRequest},
     common::v1::ErrorReason,
     plugin::v1::{
         DeleteBaseRequest, DeleteBaseResponse, DeleteEntryRequest, DeleteEntryResponse,
@@ -33,19 +33,10 @@ pub struct KnowledgeOverride {
 /// The knowledge bases of an installation. Clone, cheap.
 #[derive(Clone, Debug)]
 pub struct KnowledgeBases {
-    /// Those of this service.
+    /// The knowledge bases of this service.
     pub own: Knowledge,
-    /// Those of a backend, which is asked first.
-    pub foreign: KnowledgeOverride,
-}
-
-/// A name in a request of which a backend may refuse.
-#[derive(Clone, Copy, Debug)]
-struct Named<'a> {
-    /// The knowledge base.
-    kb: &'a str,
-    /// The knowledge base or the entry that may be missing.
-    id: &'a str,
+    /// The knowledge bases of a backend, which is asked first.
+    pub of_backend: KnowledgeOverride,
 }
 
 impl KnowledgeOverride {
@@ -54,14 +45,15 @@ impl KnowledgeOverride {
         Self { client, ids }
     }
 
-    /// Whether a backend stands in for a tenant, so that its knowledge bases are not known here; also where that cannot
-    /// be learned in time.
+    /// Whether a backend stands in for a tenant, so that its knowledge bases are not known here, or whether that cannot be
+    /// learned in time.
     pub async fn is_there(&self, context: &CallContext) -> bool {
         let asked = self.bases(context, "", 1).await;
         !matches!(asked, Ok(None))
     }
 
-    fn may_be_there(&self) -> bool {
+    /// Whether a backend may stand in for some tenant; asks no other service.
+    pub fn may_be_there(&self) -> bool {
         self.client.may_override(Service::KnowledgeBase)
     }
 
@@ -79,8 +71,7 @@ impl KnowledgeOverride {
             after: after.to_owned(),
             limit: u32::try_from(limit).unwrap_or(u32::MAX),
         };
-        let named = Named { kb: "", id: "" };
-        let listed = self.ask::<_, ListBasesResponse>(context, "ListBases", request, named);
+        let listed = self.ask::<_, ListBasesResponse>(context, "ListBases", ("", ""), request);
         Ok(listed.await?.map(|mut listed| {
             listed.bases.truncate(limit);
             listed.bases
@@ -96,8 +87,7 @@ impl KnowledgeOverride {
         context: &CallContext,
         request: impl FnOnce() -> PutBaseRequest,
     ) -> Result<Option<KnowledgeBase>, Failure> {
-        let named = Named { kb: "", id: "" };
-        let put = self.ask::<_, PutBaseResponse>(context, "PutBase", request, named);
+        let put = self.ask::<_, PutBaseResponse>(context, "PutBase", ("", ""), request);
         let Some(put) = put.await? else {
             return Ok(None);
         };
@@ -120,11 +110,8 @@ impl KnowledgeOverride {
             kb_id: kb_id.to_owned(),
             expected_etag: etag.to_owned(),
         };
-        let named = Named {
-            kb: kb_id,
-            id: kb_id,
-        };
-        let deleted = self.ask::<_, DeleteBaseResponse>(context, "DeleteBase", request, named);
+        let deleted =
+            self.ask::<_, DeleteBaseResponse>(context, "DeleteBase", (kb_id, kb_id), request);
         Ok(deleted.await?.map(drop))
     }
 
@@ -143,11 +130,8 @@ impl KnowledgeOverride {
             after: after.to_owned(),
             limit: u32::try_from(limit).unwrap_or(u32::MAX),
         };
-        let named = Named {
-            kb: kb_id,
-            id: kb_id,
-        };
-        let listed = self.ask::<_, ListEntriesResponse>(context, "ListEntries", request, named);
+        let listed =
+            self.ask::<_, ListEntriesResponse>(context, "ListEntries", (kb_id, kb_id), request);
         Ok(listed.await?.map(|mut listed| {
             listed.entries.truncate(limit);
             listed.entries
@@ -173,8 +157,7 @@ impl KnowledgeOverride {
             query: query.to_owned(),
             limit,
         };
-        let named = Named { kb, id: kb };
-        let found = self.ask::<_, FindEntriesResponse>(context, "FindEntries", request, named);
+        let found = self.ask::<_, FindEntriesResponse>(context, "FindEntries", (kb, kb), request);
         let Some(found) = found.await? else {
             return Ok(None);
         };
@@ -201,40 +184,45 @@ impl KnowledgeOverride {
         &self,
         context: &CallContext,
         writer: &Reader,
-        (mut entry, request_id): (KnowledgeEntry, &str),
+        request: &WriteKnowledgeEntryRequest,
     ) -> Result<Option<(WriteEntryResponse, bool)>, Failure> {
         if !self.may_be_there() {
             return Ok(None);
         }
-        let (kb_id, is_enabled) = writer.may_write(&entry.kb_id, |id| !id.is_empty())?;
-        if let (Reader::Agent(..), false) = (writer, entry.caiu_id.is_empty()) {
-            match self.entry(context, &kb_id, &entry.caiu_id).await? {
+        let (kb_id, is_enabled) = writer.may_write(&request.kb, |id| !id.is_empty())?;
+        if let (Reader::Agent(..), false) = (writer, request.caiu_id.is_empty()) {
+            match self.entry(context, &kb_id, &request.caiu_id).await? {
                 None => return Ok(None),
                 Some(before) => {
                     let author = before
                         .as_ref()
                         .map(|entry| entry.author_profile_id.as_str());
-                    writer.check_replaces(&kb_id, &entry.caiu_id, author)?;
+                    writer.check_replaces(&kb_id, &request.caiu_id, author)?;
                 }
             }
         }
-        let named = Named {
-            kb: &kb_id,
-            id: &kb_id,
+        let entry = || KnowledgeEntry {
+            kb_id: kb_id.clone(),
+            caiu_id: request.caiu_id.clone(),
+            entry_type: request.entry_type.clone(),
+            display_name: request.display_name.clone(),
+            text: request.text.clone(),
+            tags: request.tags.clone(),
+            is_enabled,
+            author_profile_id: writer.author().to_owned(),
+            ..KnowledgeEntry::default()
         };
-        entry.kb_id.clone_from(&kb_id);
-        entry.is_enabled = is_enabled;
-        writer.author().clone_into(&mut entry.author_profile_id);
         // A broken connection to the backend is tried again.
-        let request_id = match request_id {
+        let request_id = match request.request_id.as_str() {
             "" => format!("tavern#{}", self.ids.next_uuid()),
             named => named.to_owned(),
         };
         let request = || WriteEntryRequest {
-            entry: Some(entry),
+            entry: Some(entry()),
             request_id,
         };
-        let written = self.ask::<_, WriteEntryResponse>(context, "WriteEntry", request, named);
+        let written =
+            self.ask::<_, WriteEntryResponse>(context, "WriteEntry", (&kb_id, &kb_id), request);
         match written.await? {
             None => Ok(None),
             Some(written) if written.caiu_id.is_empty() => Err(malformed(Service::KnowledgeBase)),
@@ -256,11 +244,8 @@ impl KnowledgeOverride {
             kb_id: kb_id.to_owned(),
             caiu_id: caiu_id.to_owned(),
         };
-        let named = Named {
-            kb: kb_id,
-            id: caiu_id,
-        };
-        let deleted = self.ask::<_, DeleteEntryResponse>(context, "DeleteEntry", request, named);
+        let deleted =
+            self.ask::<_, DeleteEntryResponse>(context, "DeleteEntry", (kb_id, caiu_id), request);
         Ok(deleted.await?.map(drop))
     }
 
@@ -298,11 +283,7 @@ impl KnowledgeOverride {
             kb_id: kb_id.to_owned(),
             caiu_id: caiu_id.to_owned(),
         };
-        let named = Named {
-            kb: kb_id,
-            id: caiu_id,
-        };
-        let got = self.ask::<_, GetEntryResponse>(context, "GetEntry", request, named);
+        let got = self.ask::<_, GetEntryResponse>(context, "GetEntry", (kb_id, caiu_id), request);
         match got.await {
             Ok(got) => Ok(got.map(|got| got.entry)),
             Err(failure) if failure.reason() == ErrorReason::KnowledgeBaseNotFound => {
@@ -312,12 +293,13 @@ impl KnowledgeOverride {
         }
     }
 
+    /// Asks the backend about a knowledge base, and an entry or the knowledge base itself that may be missing.
     async fn ask<R: Message, A: Message + Default>(
         &self,
         context: &CallContext,
         method: &str,
+        named: (&str, &str),
         request: impl FnOnce() -> R,
-        named: Named<'_>,
     ) -> Result<Option<A>, Failure> {
         let method = (Service::KnowledgeBase, method);
         let answered = self.client.call(context, method, request).await?;
@@ -328,7 +310,7 @@ impl KnowledgeOverride {
 }
 
 /// Returns the failure that a refusal of the backend is to the caller.
-fn refused(refusal: &Refusal, Named { kb, id }: Named<'_>) -> Failure {
+fn refused(refusal: &Refusal, (kb, id): (&str, &str)) -> Failure {
     let message = refusal.message.as_str();
     match refusal.code {
         Code::NotFound => missing(id, &[]),

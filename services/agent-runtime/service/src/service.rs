@@ -278,8 +278,9 @@ impl Base {
         let knowledge_dir = settings.knowledge_dir.clone();
         let (clock_of, ids) = (Arc::clone(&clock), Arc::clone(&environment.ids));
         let own = Knowledge::open(knowledge_dir, kept.clone(), clock_of, ids).await?;
-        let foreign = KnowledgeOverride::new(peers.hooks.overrides(), Arc::clone(&environment.ids));
-        let knowledge = KnowledgeBases { own, foreign };
+        let of_backend =
+            KnowledgeOverride::new(peers.hooks.overrides(), Arc::clone(&environment.ids));
+        let knowledge = KnowledgeBases { own, of_backend };
         let running_scenes = RunningScenes::default();
         let states = States::new(
             kept,

@@ -113,8 +113,8 @@ impl States {
         let mut found = Vec::new();
         for goal in given {
             let context = CallContext::of_tenant(tenant);
-            let KnowledgeBases { own, foreign } = &self.knowledge;
-            let text = match foreign
+            let KnowledgeBases { own, of_backend } = &self.knowledge;
+            let text = match of_backend
                 .goal_text(&context, profile, &goal.reference)
                 .await?
             {

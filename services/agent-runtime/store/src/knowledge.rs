@@ -12,7 +12,7 @@ use std::{
 
 use agent_domain::{
     document::DocumentError,
-    knowledge::{self, Entry, GoalReference, MAX_ENTRIES},
+    knowledge::{Entry, GoalReference, KnowledgeBase, MAX_ENTRIES},
     profile::Profile,
 };
 use contracts::tavern::common::v1::ErrorReason;
@@ -146,15 +146,14 @@ impl Knowledge {
     /// Stores a knowledge base of a tenant, or only checks it.
     ///
     /// # Errors
-    /// All problems of the document, or the reason for not storing it.
+    /// The reason for not storing it.
     pub async fn put(
         &self,
         tenant: Tenant,
-        text: &str,
+        base: KnowledgeBase,
         etag: &str,
         validate_only: bool,
     ) -> Result<KnowledgeRow, ChangeError<DocumentError>> {
-        let base = knowledge::read(text).map_err(ChangeError::Invalid)?;
         let _one_at_a_time = self.inner.changing.lock().await;
         let store = &self.inner.store;
         let current = self.find(tenant, &base.id).await?;

@@ -1,8 +1,7 @@
 //! Backends of plugins that stand in for services of the platform (rules R207 and R208).
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use bytes::Bytes;
 use grpc_kit::CallContext;
 use tonic::{Code, Status};
 use tool_domain::manifest::Fallback;
@@ -10,7 +9,7 @@ use tool_domain::manifest::Fallback;
 use crate::{
     dispatch::backend::{StandInRequest, methods_of_contract},
     store::StoreError,
-    tools::{ActivePlugin, NotActive, Override, PluginChoices, Tools},
+    tools::{Override, PluginChoices, Tools},
 };
 
 /// The longest wait for a backend.
@@ -52,14 +51,9 @@ pub(crate) enum Answered {
 /// The reason for which a backend was not asked, or did not answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unanswered {
-    /// The service has no such method.
-    #[error("'{service}' has no method '{method}'")]
-    UnknownMethod {
-        /// The service.
-        service: String,
-        /// The method.
-        method: String,
-    },
+    /// The request is none of the service; the field and its problem.
+    #[error("{0}: {1}")]
+    Invalid(&'static str, String),
     /// The backend failed.
     #[error(
         "{service} is overridden by the plugin {plugin}, whose backend '{backend}' {problem}; try again later, or have \
@@ -94,7 +88,7 @@ impl StandIns {
         &self,
         context: &CallContext,
         (service, method): (&str, &str),
-        message: Bytes,
+        message: &[u8],
     ) -> Result<Option<Answered>, Unanswered> {
         let view = self.tools.view(context.tenant()).await?;
         let (revision, choices) = (&view.revision, &view.choices);
@@ -102,20 +96,14 @@ impl StandIns {
         let Some(found) = found.filter(|found| !choices.is_off(found.plugin.name())) else {
             return Ok(None);
         };
-        let contract = found.stand_in.contract();
-        let mut methods = methods_of_contract(&contract).into_iter();
-        let method = methods
-            .find(|known| known.name() == method)
-            .ok_or_else(|| Unanswered::UnknownMethod {
-                service: service.to_owned(),
-                method: method.to_owned(),
-            })?;
-        let request = StandInRequest {
-            method,
-            message,
-            tenant: context.tenant(),
-            options: options_of(found, choices)?,
+        let mut methods = methods_of_contract(&found.stand_in.contract());
+        let Some(method) = methods.find(|known| known.name() == method) else {
+            let problem = format!("'{service}' has no method '{method}'");
+            return Err(Unanswered::Invalid("method", problem));
         };
+        let terms = (context.tenant(), options_of(found, choices)?);
+        let request = StandInRequest::read(method, message, terms)
+            .map_err(|error| Unanswered::Invalid("message", error.to_string()))?;
         let limit = context.remaining().map_or(LIMIT, |left| left.min(LIMIT));
         let limit = match found.stand_in.fallback {
             Fallback::Fail => limit,
@@ -145,7 +133,7 @@ impl StandIns {
                 message: status.message().chars().take(MAX_MESSAGE_CHARS).collect(),
             }),
             Err(status) => {
-                let (method, said) = (request.method.full_name(), status.message());
+                let (method, said) = (request.name(), status.message());
                 tracing::warn!(backend = name, method, code = ?status.code(), said, "an override failed");
                 Err(failed(found, &problem_of(&status)))
             }
@@ -155,17 +143,14 @@ impl StandIns {
 
 /// Returns the options that a backend is sent.
 fn options_of(found: &Override, choices: &PluginChoices) -> Result<Option<String>, Unanswered> {
-    let plugin: &Arc<ActivePlugin> = &found.plugin;
-    match choices.refuses("", Some(plugin)) {
-        Some(NotActive::NotConfigured { missing, .. }) => {
-            let problem = format!("waits for its options {}", missing.join(", "));
-            Err(failed(found, &problem))
-        }
-        _ => {
-            let terms = plugin.terms(choices.values(plugin.name()));
-            Ok(terms.options.map(|options| options.to_string()))
-        }
+    let values = choices.values(found.plugin.name());
+    let missing = found.plugin.missing(values);
+    if !missing.is_empty() {
+        let problem = format!("waits for its options {}", missing.join(", "));
+        return Err(failed(found, &problem));
     }
+    let terms = found.plugin.terms(values);
+    Ok(terms.options.map(|options| options.to_string()))
 }
 
 /// Makes the failure of an override.

@@ -133,8 +133,8 @@ impl ToolSearch {
             limit,
         };
         let named = (SERVICE, "FindTools");
-        let message = request.encode_to_vec().into();
-        let answered = match self.stand_ins.ask(context, named, message).await {
+        let message = request.encode_to_vec();
+        let answered = match self.stand_ins.ask(context, named, &message).await {
             Ok(Some(Answered::Refusal { message, .. })) => {
                 Err(failed(found, &format!("refuses: {message}")))
             }

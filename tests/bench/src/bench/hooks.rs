@@ -14,9 +14,7 @@ use contracts::tavern::registry::v1::{
 };
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
-use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
-use tonic::{Request, Response, Status, transport::Server};
+use tonic::{Request, Response, Status};
 
 use super::workflow;
 use crate::harness::{Effort, one_by_one};
@@ -81,7 +79,7 @@ async fn with_hook(effort: &Effort, point: &str, handler: &str) -> anyhow::Resul
         let mut registry = ToolRegistryServiceClient::new(server.transport().outermost());
         let request = PutBackendRequest {
             name: "hooks".to_owned(),
-            endpoint: serve_hook().await?,
+            endpoint: testkit::serve_backend(HookServiceServer::new(Nothing)).await?,
             ..PutBackendRequest::default()
         };
         registry.put_backend(request).await?;
@@ -172,20 +170,4 @@ impl HookService for Nothing {
             decision_json: CONTINUE.to_owned(),
         }))
     }
-}
-
-/// Serves a hook until the program ends, and returns its address.
-async fn serve_hook() -> anyhow::Result<String> {
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let endpoint = format!("http://{}", listener.local_addr()?);
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(contracts::FILE_DESCRIPTOR_SET)
-        .with_service_name("tavern.plugin.v1.HookService")
-        .build_v1()?;
-    let served = Server::builder()
-        .add_service(HookServiceServer::new(Nothing))
-        .add_service(reflection)
-        .serve_with_incoming(TcpListenerStream::new(listener));
-    tokio::spawn(served);
-    Ok(endpoint)
 }

@@ -15,7 +15,7 @@ use contracts::tavern::common::v1::{CallResult, CallStatus};
 use contracts::tavern::registry::v1::plan_plugin_request::Part;
 use contracts::tavern::registry::v1::{
     CallToolRequest, InstallPluginRequest, PlanPluginHeader, PlanPluginRequest, PluginPlan,
-    call_service_client::CallServiceClient, call_tool_response,
+    PutBackendRequest, call_service_client::CallServiceClient, call_tool_response,
 };
 use grpc_kit::Outbound;
 use plugin_package::{PluginFiles, write_archive};
@@ -59,8 +59,26 @@ pub(crate) fn package(files: Vec<PackageFile>) -> anyhow::Result<PluginFiles> {
     PluginFiles::new(files).map_err(|violations| anyhow::anyhow!("{violations:?}"))
 }
 
-/// Plans the installation of a package.
+/// Registers a gRPC server.
+async fn register(stack: &Stack, name: &str, endpoint: String) -> anyhow::Result<()> {
+    let request = PutBackendRequest {
+        name: name.to_owned(),
+        endpoint,
+        ..PutBackendRequest::default()
+    };
+    stack.registry().put_backend(request).await?;
+    Ok(())
+}
+
+/// Plans the installation of a package that can be installed.
 pub(crate) async fn plan(stack: &Stack, files: &PluginFiles) -> anyhow::Result<PluginPlan> {
+    let plan = planned(stack, files).await?;
+    ensure!(plan.violations.is_empty(), "{}", plan.text);
+    Ok(plan)
+}
+
+/// Plans the installation of a package.
+async fn planned(stack: &Stack, files: &PluginFiles) -> anyhow::Result<PluginPlan> {
     let mut parts = vec![Part::Header(PlanPluginHeader::default())];
     let archive = write_archive(files);
     parts.extend(
@@ -73,13 +91,7 @@ pub(crate) async fn plan(stack: &Stack, files: &PluginFiles) -> anyhow::Result<P
         .map(|part| PlanPluginRequest { part: Some(part) });
     let mut plugins = stack.plugins();
     let planned = plugins.plan_plugin(futures::stream::iter(parts));
-    let plan = planned
-        .await?
-        .into_inner()
-        .plan
-        .context("there is a plan")?;
-    ensure!(plan.violations.is_empty(), "{}", plan.text);
-    Ok(plan)
+    planned.await?.into_inner().plan.context("there is a plan")
 }
 
 /// Installs a plan.

@@ -83,16 +83,13 @@ impl KnowledgeRpc {
         let tenant = context.tenant();
         let base = knowledge::read(&knowledge_json).map_err(ChangeError::Invalid);
         let base = base.map_err(|error| change_failure("knowledge", "", "", error))?;
-        let foreign = || base_to_foreign(base, &etag, validate_only);
-        if let Some(base) = self.knowledge.foreign.put(context, foreign).await? {
+        let request = || request_of_base(&base, &etag, validate_only);
+        if let Some(base) = self.knowledge.of_backend.put(context, request).await? {
             return Ok(PutKnowledgeBaseResponse {
                 knowledge_base: Some(base),
             });
         }
-        let put = self
-            .knowledge
-            .own
-            .put(tenant, &knowledge_json, &etag, validate_only);
+        let put = self.knowledge.own.put(tenant, base, &etag, validate_only);
         let row = put.await;
         let row = row.map_err(|error| change_failure("knowledge", "", "", error))?;
         Ok(PutKnowledgeBaseResponse {
@@ -110,13 +107,13 @@ impl KnowledgeRpc {
         let after = super::page_after(&list, &request.page_token)?;
         let size = core_types::page::page_size(request.page_size);
         let behind = after.as_deref().unwrap_or_default();
-        let foreign = self
+        let of_backend = self
             .knowledge
-            .foreign
+            .of_backend
             .bases(context, behind, size + 1)
             .await?;
-        let is_foreign = foreign.is_some();
-        let bases = match foreign {
+        let is_of_backend = of_backend.is_some();
+        let bases = match of_backend {
             Some(bases) => bases,
             None => {
                 let all = self.knowledge.own.all(tenant).await;
@@ -133,7 +130,9 @@ impl KnowledgeRpc {
             knowledge_bases,
             next_page_token,
             diagnostics: match after {
-                None if !is_foreign => diagnostics_to_proto(&self.knowledge.own.left_out(tenant)),
+                None if !is_of_backend => {
+                    diagnostics_to_proto(&self.knowledge.own.left_out(tenant))
+                }
                 _ => Vec::new(),
             },
         })
@@ -152,7 +151,12 @@ impl KnowledgeRpc {
         let size = core_types::page::page_size(request.page_size).min(MAX_PAGE);
         let kb_id = &request.kb_id;
         let page = (after.as_str(), size + 1);
-        let entries = match self.knowledge.foreign.entries(context, kb_id, page).await? {
+        let entries = match self
+            .knowledge
+            .of_backend
+            .entries(context, kb_id, page)
+            .await?
+        {
             Some(entries) => entries,
             None => {
                 let entries = self.knowledge.own.entries(tenant, kb_id, &after, size + 1);
@@ -182,7 +186,7 @@ impl KnowledgeRpc {
         let asked = (request.kb.as_str(), request.query.as_str(), limit);
         if let Some(entries) = self
             .knowledge
-            .foreign
+            .of_backend
             .query(context, &reader, asked)
             .await?
         {
@@ -213,20 +217,9 @@ impl KnowledgeRpc {
             return Err(Failure::invalid_fields().violation("text", problem));
         }
         let writer = self.reader(context, &request.conversation_id).await?;
-        let entry = proto::KnowledgeEntry {
-            kb_id: request.kb.clone(),
-            caiu_id: request.caiu_id.clone(),
-            entry_type: request.entry_type.clone(),
-            display_name: request.display_name.clone(),
-            text: request.text.clone(),
-            tags: request.tags.clone(),
-            ..proto::KnowledgeEntry::default()
-        };
-        let foreign = self
-            .knowledge
-            .foreign
-            .write(context, &writer, (entry, &request.request_id));
-        if let Some((written, is_enabled)) = foreign.await? {
+        let of_backend = &self.knowledge.of_backend;
+        let written = of_backend.write(context, &writer, &request).await?;
+        if let Some((written, is_enabled)) = written {
             return Ok(WriteKnowledgeEntryResponse {
                 caiu_id: written.caiu_id,
                 version: written.version,
@@ -260,27 +253,27 @@ impl KnowledgeRpc {
 }
 
 /// Returns the request that stores a knowledge base at a backend.
-fn base_to_foreign(
-    base: knowledge::KnowledgeBase,
+fn request_of_base(
+    base: &knowledge::KnowledgeBase,
     expected_etag: &str,
     validate_only: bool,
 ) -> PutBaseRequest {
-    let entries = base.entries.into_iter().map(|entry| proto::KnowledgeEntry {
-        caiu_id: entry.caiu_id,
-        entry_type: entry.entry_type,
-        display_name: entry.display_name,
-        text: entry.text,
-        tags: entry.tags,
+    let entries = base.entries.iter().map(|entry| proto::KnowledgeEntry {
+        caiu_id: entry.caiu_id.clone(),
+        entry_type: entry.entry_type.clone(),
+        display_name: entry.display_name.clone(),
+        text: entry.text.clone(),
+        tags: entry.tags.clone(),
         is_enabled: entry.is_enabled,
         ..proto::KnowledgeEntry::default()
     });
     PutBaseRequest {
         entries: entries.collect(),
         base: Some(KnowledgeBase {
-            kb_id: base.id,
-            name: base.name,
-            description: base.description,
-            etag: base.etag,
+            kb_id: base.id.clone(),
+            name: base.name.clone(),
+            description: base.description.clone(),
+            etag: base.etag.clone(),
             ..KnowledgeBase::default()
         }),
         expected_etag: expected_etag.to_owned(),
@@ -344,7 +337,7 @@ impl KnowledgeService for KnowledgeRpc {
         let DeleteKnowledgeBaseRequest { kb_id: id, etag } = request.into_inner();
         if self
             .knowledge
-            .foreign
+            .of_backend
             .delete(&context, &id, &etag)
             .await?
             .is_some()
@@ -395,11 +388,11 @@ impl KnowledgeService for KnowledgeRpc {
         let context = CallContext::of(&request);
         let tenant = context.tenant();
         let DeleteKnowledgeEntryRequest { kb_id, caiu_id } = request.into_inner();
-        let foreign = self
+        let of_backend = self
             .knowledge
-            .foreign
+            .of_backend
             .delete_entry(&context, &kb_id, &caiu_id);
-        if foreign.await?.is_some() {
+        if of_backend.await?.is_some() {
             return Ok(Response::new(DeleteKnowledgeEntryResponse {}));
         }
         let deleted = self.knowledge.own.delete_entry(tenant, &kb_id, &caiu_id);

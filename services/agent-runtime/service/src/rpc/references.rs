@@ -49,7 +49,7 @@ pub(super) struct Neighbours {
     missing_tools: BTreeSet<String>,
     missing_profiles: BTreeSet<String>,
     /// Whether a backend has the knowledge bases.
-    has_foreign_knowledge: bool,
+    backend_has_knowledge: bool,
     /// The definitions of workflows; none for a missing one.
     workflows: BTreeMap<String, Option<Value>>,
 }
@@ -57,12 +57,10 @@ pub(super) struct Neighbours {
 impl Surroundings {
     /// Looks up the references that this service resolves itself, in a tenant.
     pub(super) async fn own(&self, tenant: Tenant, named: &[Reference]) -> Neighbours {
-        let mut found = Neighbours::default();
-        let mut knowledge = named.iter();
-        if knowledge.any(|named| named.kind == ReferenceKind::Knowledge) {
-            let context = CallContext::of_tenant(tenant).with_timeout(PATIENCE);
-            found.has_foreign_knowledge = self.knowledge.foreign.is_there(&context).await;
-        }
+        let mut found = Neighbours {
+            backend_has_knowledge: self.knowledge.of_backend.may_be_there(),
+            ..Neighbours::default()
+        };
         let profiles = named.iter();
         for reference in profiles.filter(|named| named.kind == ReferenceKind::Profile) {
             // If the storage does not work, no reference is missing.
@@ -85,13 +83,20 @@ impl Surroundings {
         let workflows = ids(ReferenceKind::Workflow);
         let tenant = context.tenant();
         let context = context.clone().without_deadline().with_timeout(PATIENCE);
-        let (missing_tools, workflows) = tokio::join!(
+        let of_backend = async {
+            let mut named = named.iter();
+            named.any(|named| named.kind == ReferenceKind::Knowledge)
+                && self.knowledge.of_backend.is_there(&context).await
+        };
+        let (missing_tools, workflows, backend_has_knowledge) = tokio::join!(
             self.missing_tools(&context, &tools),
-            self.workflows(&context, &workflows)
+            self.workflows(&context, &workflows),
+            of_backend
         );
         Neighbours {
             missing_tools,
             workflows,
+            backend_has_knowledge,
             ..self.own(tenant, named).await
         }
     }
@@ -114,7 +119,7 @@ impl Surroundings {
                 ReferenceKind::Model => self.models.get(id).is_none(),
                 ReferenceKind::Profile => neighbours.missing_profiles.contains(id),
                 ReferenceKind::Knowledge => {
-                    !neighbours.has_foreign_knowledge && !self.knowledge.own.is_known(tenant, id)
+                    !neighbours.backend_has_knowledge && !self.knowledge.own.is_known(tenant, id)
                 }
                 ReferenceKind::Scene
                 | ReferenceKind::Language

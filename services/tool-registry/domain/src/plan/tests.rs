@@ -313,6 +313,12 @@ fn r109_only_new_permissions_and_weaker_effects_need_a_person() {
     let read_only = of_backend(json!({"readOnly": true}));
     let destructive = of_backend(json!({"destructive": true}));
     let own_script = case("", json!({"readOnly": true}));
+    let by = |backend: &str| {
+        let stand_in = format!("services: {{override: {{tool-search: {{backend: {backend}}}}}}}\n");
+        let permission = "permissions: {services: {override: [tool-search]}}\n";
+        case(&format!("{stand_in}{permission}"), json!({}))
+    };
+    let (by_one, by_other) = (by("one"), by("other"));
     for (before, after, count) in [
         (None, &plain, 0),
         (None, &reads, 1),
@@ -324,6 +330,9 @@ fn r109_only_new_permissions_and_weaker_effects_need_a_person() {
         (Some(&read_only), &method, 0),
         (Some(&method), &destructive, 0),
         (Some(&destructive), &method, 1),
+        (Some(&plain), &by_one, 1),
+        (Some(&by_one), &by_one, 0),
+        (Some(&by_one), &by_other, 1),
         // A script has no effects, so that it may declare them away (rule R012).
         (Some(&plain), &own_script, 0),
     ] {

@@ -387,15 +387,21 @@ fn unknown_method(backend: &Backend, method: &str) -> Failure {
     Failure::new(Category::Dependency, "unknown_method", message)
 }
 
-fn request_for(message: DynamicMessage, resolved: &ResolvedCall) -> Request<DynamicMessage> {
+/// Makes a request with its time limit, its trace and its tenant.
+fn timed<T>(message: T, limit: Duration, tenant: Tenant) -> Request<T> {
     let mut request = Request::new(message);
-    request.set_timeout(resolved.remaining());
+    request.set_timeout(limit);
     let metadata = request.metadata_mut();
     telemetry::context::inject(metadata.as_mut());
-    let tenant = resolved.context.tenant();
     if !tenant.is_default() {
         insert(metadata, TENANT, tenant.as_str());
     }
+    request
+}
+
+fn request_for(message: DynamicMessage, resolved: &ResolvedCall) -> Request<DynamicMessage> {
+    let mut request = timed(message, resolved.remaining(), resolved.context.tenant());
+    let metadata = request.metadata_mut();
     if let Some(effect) = &resolved.effect_id {
         insert(metadata, EFFECT_ID, effect.as_str());
     }

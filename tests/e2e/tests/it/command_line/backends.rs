@@ -53,6 +53,18 @@ async fn a_backend_is_stored_from_a_file_listed_shown_and_deleted() -> anyhow::R
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn tools_are_found_by_words() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    let found = printed(&stack, &["tools", "search", "query", "knowledge"])?;
+    let names = found.lines().map(|line| line.split(' ').next());
+    let names: Vec<&str> = names.flatten().collect();
+    assert_eq!(names[..2], ["TOOL", "QueryKnowledgeBaseTool"], "{found}");
+    let wrong = tavern(&stack, &["tools", "search"])?;
+    assert!(!wrong.status.success() && text(&wrong.stderr).contains("<WORDS>"));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_backend_file_that_is_wrong_is_named_with_its_fault() -> anyhow::Result<()> {
     let stack = Stack::all_in_one().await?;
     let file = stack.directory().join("backend.json");

@@ -4,10 +4,8 @@ mod interaction;
 mod knowledge;
 mod search;
 
-use contracts::tavern::registry::v1::PutBackendRequest;
 use plugin_package::PluginFiles;
 use serde_json::json;
-use testkit::Stack;
 
 use super::{file, package};
 
@@ -20,14 +18,4 @@ fn plugin(name: &str, service: &str) -> anyhow::Result<PluginFiles> {
         "permissions": {"services": {"override": [service]}},
     });
     package(vec![file("plugin.yaml", manifest.to_string())])
-}
-
-async fn register(stack: &Stack, name: &str, endpoint: String) -> anyhow::Result<()> {
-    let request = PutBackendRequest {
-        name: name.to_owned(),
-        endpoint,
-        ..PutBackendRequest::default()
-    };
-    stack.registry().put_backend(request).await?;
-    Ok(())
 }

@@ -6,9 +6,9 @@ use contracts::tavern::plugin::v1::{ApplyRequest, hook_service_client::HookServi
 use core_types::Tenant;
 use grpc_kit::CallContext;
 use hook_chain::HookFailure;
-use tonic::{Code, Request, Status};
+use tonic::{Code, Status};
 
-use super::{Backend, Backends, MAX_ANSWER_BYTES, TENANT, insert};
+use super::{Backend, Backends, MAX_ANSWER_BYTES, timed};
 use crate::store::StoreError;
 
 /// The method that a server with hooks has.
@@ -46,14 +46,7 @@ impl Backends {
         })?;
         let mut client = HookServiceClient::new(backend.channel.clone())
             .max_decoding_message_size(MAX_ANSWER_BYTES);
-        let mut request = Request::new(request);
-        request.set_timeout(limit);
-        let metadata = request.metadata_mut();
-        telemetry::context::inject(metadata.as_mut());
-        let tenant = context.tenant();
-        if !tenant.is_default() {
-            insert(metadata, TENANT, tenant.as_str());
-        }
+        let request = timed(request, limit, context.tenant());
         let answer = client.apply(request).await;
         let answer = answer.map_err(|status| failure_of(name, &status))?;
         Ok(answer.into_inner().decision_json)

@@ -19,7 +19,7 @@ pub(super) async fn call(
     request: CallOverrideRequest,
 ) -> std::result::Result<CallOverrideResponse, Status> {
     let named = (request.service.as_str(), request.method.as_str());
-    let answered = stand_ins.ask(context, named, request.message.into()).await;
+    let answered = stand_ins.ask(context, named, &request.message).await;
     let answered = answered.map_err(|error| unanswered(&error).into_status())?;
     Ok(CallOverrideResponse {
         result: answered.map(|answered| match answered {
@@ -35,9 +35,7 @@ pub(super) async fn call(
 /// Returns the failure of a service whose override does not answer.
 pub(in crate::rpc) fn unanswered(error: &Unanswered) -> Failure {
     match error {
-        Unanswered::UnknownMethod { .. } => {
-            Failure::invalid_fields().violation("method", error.to_string())
-        }
+        Unanswered::Invalid(field, problem) => Failure::invalid_fields().violation(*field, problem),
         Unanswered::Failed {
             service,
             plugin,

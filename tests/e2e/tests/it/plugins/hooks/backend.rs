@@ -6,12 +6,10 @@ use contracts::tavern::plugin::v1::{
     ApplyRequest, ApplyResponse,
     hook_service_server::{HookService, HookServiceServer},
 };
-use contracts::tavern::registry::v1::PutBackendRequest;
 use serde_json::Value;
-use testkit::Stack;
-use tokio::{net::TcpListener, sync::watch};
-use tokio_stream::wrappers::TcpListenerStream;
-use tonic::{Request, Response, Status, transport::Server};
+use testkit::{Stack, serve_backend};
+use tokio::sync::watch;
+use tonic::{Request, Response, Status};
 
 type Answer = dyn Fn(&str, &Value) -> Result<Value, Status> + Send + Sync;
 
@@ -31,28 +29,13 @@ impl Backend {
         name: &str,
         answer: impl Fn(&str, &Value) -> Result<Value, Status> + Send + Sync + 'static,
     ) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let endpoint = format!("http://{}", listener.local_addr()?);
         let backend = Self {
             answer: Arc::new(Mutex::new(Arc::new(answer))),
             asked: Arc::default(),
             held: watch::Sender::new(false),
         };
-        let reflection = tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(contracts::FILE_DESCRIPTOR_SET)
-            .with_service_name("tavern.plugin.v1.HookService")
-            .build_v1()?;
-        let served = Server::builder()
-            .add_service(HookServiceServer::new(backend.clone()))
-            .add_service(reflection)
-            .serve_with_incoming(TcpListenerStream::new(listener));
-        tokio::spawn(served);
-        let request = PutBackendRequest {
-            name: name.to_owned(),
-            endpoint,
-            ..PutBackendRequest::default()
-        };
-        stack.registry().put_backend(request).await?;
+        let endpoint = serve_backend(HookServiceServer::new(backend.clone())).await?;
+        super::super::register(stack, name, endpoint).await?;
         Ok(backend)
     }
 

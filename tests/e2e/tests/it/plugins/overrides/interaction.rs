@@ -12,13 +12,11 @@ use contracts::tavern::plugin::v1::{
 use contracts::tavern::registry::v1::CancelCallRequest;
 use contracts::tavern::run::v1::{AnswerWaitRequest, CancelRunRequest};
 use serde_json::{Value, json};
-use testkit::{Stack, eventually};
-use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
-use tonic::{Request, Response, Status, transport::Server};
+use testkit::{Stack, eventually, serve_backend};
+use tonic::{Request, Response, Status};
 
-use super::{plugin, register};
-use crate::plugins::{call, code_of, install};
+use super::plugin;
+use crate::plugins::{call, code_of, install, register};
 
 /// The tool that asks.
 const TOOL: &str = "RequestUserInteractionTool";
@@ -56,17 +54,7 @@ impl People {
             asked: Arc::default(),
             withdrawn: Arc::default(),
         };
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let endpoint = format!("http://{}", listener.local_addr()?);
-        let reflection = tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(contracts::FILE_DESCRIPTOR_SET)
-            .with_service_name("tavern.plugin.v1.InteractionService")
-            .build_v1()?;
-        let served = Server::builder()
-            .add_service(InteractionServiceServer::new(people.clone()))
-            .add_service(reflection)
-            .serve_with_incoming(TcpListenerStream::new(listener));
-        tokio::spawn(served);
+        let endpoint = serve_backend(InteractionServiceServer::new(people.clone())).await?;
         register(stack, "people", endpoint).await?;
         install(stack, &plugin("people", "interaction")?).await?;
         Ok(people)

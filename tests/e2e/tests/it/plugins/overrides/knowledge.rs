@@ -10,16 +10,16 @@ use contracts::tavern::agent::v1::{
 };
 use contracts::tavern::common::v1::{CallStatus, ErrorReason, RunState, run_event::Kind};
 use contracts::tavern::registry::v1::{
-    GetBackendRequest, SetPluginStateRequest, UninstallPluginRequest, plan_plugin_request::Part,
+    GetBackendRequest, RollbackPluginRequest, SetPluginStateRequest, UninstallPluginRequest,
 };
 use grpc_kit::Outbound;
 use serde_json::{Value, json};
 use testkit::{PythonServer, Stack, eventually, invoke, python_stubs};
 use tonic::{Code, Status};
 
-use super::{plugin, register};
+use super::plugin;
 use crate::{
-    plugins::{file, install, package},
+    plugins::{call, code_of, file, install, package, planned, register},
     text::user_message,
 };
 
@@ -42,6 +42,15 @@ fn worked() -> anyhow::Result<plugin_package::PluginFiles> {
     let manifest =
         include_str!("../../../../../../deploy/backends/sqlite-knowledge/plugin/plugin.yaml");
     package(vec![file("plugin.yaml", manifest)])
+}
+
+async fn switch_off(stack: &Stack) -> anyhow::Result<()> {
+    let off = SetPluginStateRequest {
+        name: "sqlite-knowledge".to_owned(),
+        enabled: false,
+    };
+    stack.plugins().set_plugin_state(off).await?;
+    Ok(())
 }
 
 fn knowledge(stack: &Stack) -> KnowledgeServiceClient<Outbound> {
@@ -159,11 +168,7 @@ async fn r207_a_python_knowledge_base_serves_every_method_of_clients() -> anyhow
         "{listed:?}"
     );
     // A tenant that switches the plugin off has the platform's own again, with its own entries.
-    let off = SetPluginStateRequest {
-        name: "sqlite-knowledge".to_owned(),
-        enabled: false,
-    };
-    stack.plugins().set_plugin_state(off).await?;
+    switch_off(&stack).await?;
     let own = client.list_knowledge_bases(ListKnowledgeBasesRequest::default());
     ensure!(own.await?.into_inner().knowledge_bases.len() > 1);
     ensure!(entries(&stack).await? == ["moss", "sage"]);
@@ -251,6 +256,10 @@ async fn r207_agents_read_and_write_the_backend_with_the_rights_of_their_profile
     let denied = results[2].error.as_ref().context("the third is refused")?;
     ensure!(denied.code == "kb_denied", "{denied:?}");
     ensure!(find(&stack, "ginger").await?.len() == 1);
+    drop(server);
+    let place = ("QueryKnowledgeBaseTool", ended.run.conversation_id.as_str());
+    let failed = call(&stack, place, json!({"query": "cough"})).await?;
+    ensure!(code_of(&failed) == "override_failed", "{failed:?}");
     Ok(())
 }
 
@@ -279,11 +288,7 @@ async fn r208_while_the_backend_is_gone_calls_fail_and_nothing_reaches_the_own_s
     .await?;
     ensure!(find(&stack, "found").await?.len() == 1);
     ensure!(find(&stack, "lost").await?.is_empty());
-    let off = SetPluginStateRequest {
-        name: "sqlite-knowledge".to_owned(),
-        enabled: false,
-    };
-    stack.plugins().set_plugin_state(off).await?;
+    switch_off(&stack).await?;
     let own = entries(&stack)
         .await
         .err()
@@ -327,22 +332,26 @@ async fn r207_a_plan_names_the_methods_that_a_backend_lacks_and_the_other_owner(
         taken.contains("is taken by plugin:sqlite-knowledge"),
         "{taken}"
     );
+    // A version that overrides nothing lets another plugin have the service, and cannot take it back.
+    let without = "name: sqlite-knowledge\nversion: 1.1.0\n";
+    install(&stack, &package(vec![file("plugin.yaml", without)])?).await?;
+    install(&stack, &plugin("second", "knowledge-base")?).await?;
+    let back = RollbackPluginRequest {
+        name: "sqlite-knowledge".to_owned(),
+        ..RollbackPluginRequest::default()
+    };
+    let refused = stack.plugins().rollback_plugin(back).await.err();
+    let refused = refused.context("the service has another owner")?;
+    ensure!(
+        refused.message().contains("the plugin second has it"),
+        "{refused:?}"
+    );
     Ok(())
 }
 
 /// Plans a package, and returns the reasons for which it cannot be installed.
 async fn refusals(stack: &Stack, files: &plugin_package::PluginFiles) -> anyhow::Result<String> {
-    use contracts::tavern::registry::v1::{PlanPluginHeader, PlanPluginRequest};
-    let parts = [
-        Part::Header(PlanPluginHeader::default()),
-        Part::Chunk(plugin_package::write_archive(files)),
-    ];
-    let parts = parts.map(|part| PlanPluginRequest { part: Some(part) });
-    let planned = stack
-        .plugins()
-        .plan_plugin(futures::stream::iter(parts))
-        .await?;
-    let plan = planned.into_inner().plan.context("there is a plan")?;
+    let plan = planned(stack, files).await?;
     ensure!(plan.plan_digest.is_empty(), "{}", plan.text);
     let found = plan.violations.into_iter().map(|found| found.message);
     Ok(found.collect::<Vec<_>>().join("\n"))

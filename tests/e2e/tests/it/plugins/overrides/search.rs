@@ -12,25 +12,30 @@ use contracts::tavern::registry::v1::{
     SearchToolsRequest, SearchToolsResponse, tool_search_service_client::ToolSearchServiceClient,
 };
 use serde_json::json;
-use testkit::Stack;
-use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
-use tonic::{Request, Response, Status, transport::Server};
+use testkit::{Stack, serve_backend};
+use tonic::{Request, Response, Status};
 
-use super::register;
-use crate::plugins::{file, install, package};
+use crate::plugins::{file, install, package, register};
 
 /// A backend that finds what a test wants.
 #[derive(Clone)]
-struct Finder(Arc<Mutex<Result<Vec<String>, Status>>>);
+struct Finder {
+    finds: Arc<Mutex<Result<Vec<String>, Status>>>,
+    /// The options of the last request.
+    options: Arc<Mutex<Vec<u8>>>,
+}
 
 #[tonic::async_trait]
 impl ToolSearchService for Finder {
     async fn find_tools(
         &self,
-        _: Request<FindToolsRequest>,
+        request: Request<FindToolsRequest>,
     ) -> Result<Response<FindToolsResponse>, Status> {
-        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let options = request.metadata().get_bin("tavern-options-bin");
+        let options = options.and_then(|options| options.to_bytes().ok());
+        *self.options.lock().unwrap_or_else(PoisonError::into_inner) =
+            options.unwrap_or_default().to_vec();
+        let found = self.finds.lock().unwrap_or_else(PoisonError::into_inner);
         let tool_ids = found.clone()?;
         Ok(Response::new(FindToolsResponse { tool_ids }))
     }
@@ -39,30 +44,29 @@ impl ToolSearchService for Finder {
 impl Finder {
     fn finds(&self, found: Result<&[&str], Status>) {
         let found = found.map(|ids| ids.iter().map(|id| (*id).to_owned()).collect());
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        *self.finds.lock().unwrap_or_else(PoisonError::into_inner) = found;
     }
 }
 
 /// Installs a plugin whose backend searches, with a fallback.
 async fn start(stack: &Stack, fallback: &str) -> anyhow::Result<Finder> {
-    let finder = Finder(Arc::new(Mutex::new(Ok(Vec::new()))));
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let endpoint = format!("http://{}", listener.local_addr()?);
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(contracts::FILE_DESCRIPTOR_SET)
-        .with_service_name("tavern.plugin.v1.ToolSearchService")
-        .build_v1()?;
-    let served = Server::builder()
-        .add_service(ToolSearchServiceServer::new(finder.clone()))
-        .add_service(reflection)
-        .serve_with_incoming(TcpListenerStream::new(listener));
-    tokio::spawn(served);
+    let finder = Finder {
+        finds: Arc::new(Mutex::new(Ok(Vec::new()))),
+        options: Arc::default(),
+    };
+    let endpoint = serve_backend(ToolSearchServiceServer::new(finder.clone())).await?;
     register(stack, "finder", endpoint).await?;
     let manifest = json!({
         "name": "finder",
         "version": "1.0.0",
         "services": {"override": {"tool-search": {"backend": "finder", "fallback": fallback}}},
         "permissions": {"services": {"override": ["tool-search"]}},
+        "configOptions": [{
+            "key": "extensions.finder.language",
+            "type": "string",
+            "displayName": "Language",
+            "default": "en",
+        }],
     });
     let files = vec![file("plugin.yaml", manifest.to_string())];
     install(stack, &package(files)?).await?;
@@ -107,6 +111,13 @@ async fn r207_a_backend_finds_tools_and_unknown_ones_are_left_out() -> anyhow::R
     let found = search(&stack, "anything").await?;
     ensure!(ids(&found) == ["SleepTool", "UpdateGoalTool"], "{found:?}");
     ensure!(found.searched_by == "finder");
+    let options = finder
+        .options
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
+    let options: serde_json::Value = serde_json::from_slice(&options)?;
+    ensure!(options["language"] == "en", "{options}");
     finder.finds(Err(Status::internal("broken")));
     let failed = search(&stack, "anything").await.err().context("it fails")?;
     ensure!(
