@@ -77,7 +77,7 @@ $(TARGET)/local-model/installed: deploy/local-model/requirements.txt | check-pyt
 TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 
 .PHONY: test
-test: check-rust check-node check-chromium check-nginx python test-console $(BROWSER)/node_modules/.package-lock.json build packages ## Run all tests, those in Python included
+test: check-rust check-node check-chromium check-nginx check-postgres python test-console $(BROWSER)/node_modules/.package-lock.json build packages ## Run all tests, those in Python included
 	@[ -e $(PACKAGES)/data/set.json ] || echo "left out: the tests large_set::*; make packages-data builds their set"
 	@if $(CARGO) nextest --version >/dev/null 2>&1; then \
 	  $(CARGO) nextest run --profile $(if $(CI),ci,default) --test-threads $(TEST_THREADS) --locked --workspace \
@@ -150,9 +150,14 @@ WAITING ?= 100
 BUILD_KILLS ?= 20
 # How many mutated keys, tokens of logins and issuers, and tickets prove no one.
 CREDENTIALS ?= 1000000
+# How often the run log loses the answer to a commit, its session and its server, and how many appends come late.
+LOST_ANSWERS ?= 200
+KILLED_BACKENDS ?= 100
+SERVER_CRASHES ?= 100
+LATE_APPENDS ?= 200
 
 .PHONY: bars
-bars: check-rust check-node check-chromium python $(CONSOLE)/node_modules/.package-lock.json build ## Run what `make test` runs in a small size in its full one (takes hours)
+bars: check-rust check-node check-chromium check-postgres python $(CONSOLE)/node_modules/.package-lock.json build ## Run what `make test` runs in a small size in its full one (takes hours)
 	@TAVERN_TEST_KILLS=$(KILLS) TAVERN_TEST_CUTS=$(CUTS) TAVERN_TEST_SCENE_KILLS=$(KILLS) \
 	  $(CARGO) test --locked --package e2e --test it -- \
 	  kills:: clients_that_are_cut after_kills over_kills kills_lose
@@ -170,6 +175,9 @@ bars: check-rust check-node check-chromium python $(CONSOLE)/node_modules/.packa
 	  $(CARGO) test --release --locked --package e2e --test it -- audit::load::
 	@TAVERN_TEST_EVENTS=$(EVENTS) TAVERN_TEST_KILLS=$(KILLS) \
 	  $(CARGO) test --release --locked --package run-log --test it -- migration::
+	@TAVERN_TEST_LOST_ANSWERS=$(LOST_ANSWERS) TAVERN_TEST_KILLED_BACKENDS=$(KILLED_BACKENDS) \
+	  TAVERN_TEST_SERVER_CRASHES=$(SERVER_CRASHES) TAVERN_TEST_LATE_APPENDS=$(LATE_APPENDS) \
+	  $(CARGO) test --release --locked --package run-log --test it -- server::
 	@TAVERN_TEST_RENEWALS=all $(CARGO) test --locked --package grpc-kit --test it -- renewals_under_load
 	@TAVERN_TEST_MUTATIONS=$(CREDENTIALS) \
 	  $(CARGO) test --release --locked --package tool-registry --test it -- credentials::mutated issuers::hostile::mutated
@@ -314,6 +322,10 @@ check-chromium:
 check-nginx:
 	@[ -x /usr/sbin/nginx ] || { echo "missing: nginx; on Debian: apt-get install nginx-light" >&2; exit 1; }
 	@command -v openssl >/dev/null || { echo "missing: openssl; on Debian: apt-get install openssl" >&2; exit 1; }
+
+.PHONY: check-postgres
+check-postgres:
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { echo "missing: PostgreSQL; on Debian: apt-get install postgresql" >&2; exit 1; }
 
 .PHONY: check-python
 check-python:

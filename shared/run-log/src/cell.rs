@@ -2,7 +2,10 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use core_types::{RunId, Timestamp};
@@ -27,6 +30,8 @@ pub(crate) struct RunCell {
     /// Locked while handles of events are copied, never across an await.
     tail: Mutex<ChainTail>,
     progress: watch::Sender<Progress>,
+    /// The connection to the server by which the stored head was last confirmed; zero for none.
+    confirmed: AtomicU64,
     registry: Weak<Registry>,
 }
 
@@ -112,6 +117,16 @@ impl RunCell {
 
     pub(crate) fn chain(&self) -> MutexGuard<'_, Chain> {
         lock(&self.chain)
+    }
+
+    /// Notes that the stored head is the position of the chain, as a connection showed.
+    pub(crate) fn confirm(&self, connection: u64) {
+        self.confirmed.store(connection, Ordering::Relaxed);
+    }
+
+    /// Whether a connection has shown that the stored head is the position of the chain.
+    pub(crate) fn is_confirmed(&self, connection: u64) -> bool {
+        self.confirmed.load(Ordering::Relaxed) == connection
     }
 
     /// Registers a follower; from now on new events are kept for it.
@@ -373,6 +388,7 @@ impl Registry {
             chain: Mutex::new(Chain::new()),
             tail: Mutex::default(),
             progress: watch::Sender::default(),
+            confirmed: AtomicU64::new(0),
             registry: Arc::downgrade(self),
         });
         cells.insert(id, Arc::downgrade(&cell));

@@ -1,9 +1,6 @@
 //! The work of every run log that does not depend on its storage.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, Ordering},
-};
+use std::sync::Arc;
 
 use core_types::{Durability, RequestId, RunId, Tenant, Timestamp};
 use tokio::sync::oneshot;
@@ -14,6 +11,7 @@ use crate::{
     RunState, RunSummary, RunWriter, StorageError, Verification,
     cell::{ChainPosition, Purpose, Registry, RunCell},
     event::Head,
+    keys::Keys,
     limits::{self, MAX_PAGE_RUNS, MAX_READ_BYTES, MAX_READ_EVENTS},
     sink::Sink,
     step::{Deletion, RunRow, Step, StepError, Store, Tail},
@@ -22,25 +20,30 @@ use crate::{
 /// The most events of a deleted run that are deleted in one commit.
 const DELETED_TOGETHER: u64 = 4_096;
 
+/// The process that holds a run after an attempt to take it over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    Here,
+    Elsewhere,
+}
+
 /// A run log over a place to read from and a place to write to.
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) store: Arc<dyn Store>,
     sink: Sink,
     pub(crate) registry: Arc<Registry>,
-    /// The key of the next run. Keys are assigned here, so that a run and its first events can
-    /// be written together; one process owns the log.
-    next_key: AtomicI64,
+    keys: Keys,
 }
 
 impl Engine {
-    /// Makes a log of its two places; `next_key` is the first key that no run has.
-    pub(crate) fn new(store: Arc<dyn Store>, sink: Sink, next_key: i64) -> Self {
+    /// Makes a log of its two places.
+    pub(crate) fn new(store: Arc<dyn Store>, sink: Sink, keys: Keys) -> Self {
         Self {
             store,
             sink,
             registry: Arc::default(),
-            next_key: AtomicI64::new(next_key),
+            keys,
         }
     }
 
@@ -55,7 +58,7 @@ impl Engine {
         if let Some(created) = self.replay(tenant, request.as_ref()).await? {
             return Ok(created);
         }
-        let writer = self.writer(run.id, durability)?;
+        let writer = self.writer(run.id, durability).await?;
         let (reply, answer) = oneshot::channel();
         let stored = match self.send_new(&writer, run, first, bytes, Some(reply)).await {
             Ok(()) => answer.await.unwrap_or(Err(AppendError::Unknown.into())),
@@ -72,7 +75,7 @@ impl Engine {
                         .await?
                         .ok_or(CreateError::RunExists),
                     StepError::Append(AppendError::Storage(error)) => Err(error.into()),
-                    StepError::Append(_) => Err(CreateError::Unknown),
+                    StepError::Append(_) | StepError::HeldElsewhere => Err(CreateError::Unknown),
                 }
             }
         }
@@ -84,7 +87,7 @@ impl Engine {
         first: Vec<NewEvent>,
     ) -> Result<RunWriter, CreateError> {
         let bytes = limits::check_run(&run, &first).map_err(CreateError::Invalid)?;
-        let writer = self.writer(run.id, run.durability)?;
+        let writer = self.writer(run.id, run.durability).await?;
         match self.send_new(&writer, run, first, bytes, None).await {
             Ok(()) => Ok(writer),
             Err(error) => {
@@ -98,10 +101,10 @@ impl Engine {
     }
 
     /// Acquires a run without an owner, to create it.
-    fn writer(&self, run: RunId, durability: Durability) -> Result<RunWriter, CreateError> {
+    async fn writer(&self, run: RunId, durability: Durability) -> Result<RunWriter, CreateError> {
+        let key = self.keys.next().await?;
         let cell = self.registry.cell(run);
         let lease = cell.chain().begin().ok_or(CreateError::RunExists)?;
-        let key = self.next_key.fetch_add(1, Ordering::Relaxed);
         let sink = self.sink.clone();
         Ok(RunWriter::new(cell, key, lease, sink, durability))
     }
@@ -179,7 +182,7 @@ impl Engine {
         }
         let cell = self.registry.cell(run.id);
         let lease = cell.chain().seize();
-        self.send(&cell, run.key, None).await?;
+        let held = self.send(&cell, run.key, None).await?;
         // Steps queued before the seizure are now stored or rejected, so this is the truth.
         let newest = newest.clamp(1, MAX_READ_EVENTS);
         let tail = self.store.tail(run.key, newest, MAX_READ_BYTES);
@@ -191,6 +194,9 @@ impl Engine {
         cell.advance(head.sequence, ended);
         if ended {
             return Err(ReopenError::Finished);
+        }
+        if held == Held::Elsewhere {
+            return Err(ReopenError::Fenced);
         }
         let (sink, durability) = (self.sink.clone(), run.durability);
         let writer = RunWriter::new(cell, run.key, lease, sink, durability);
@@ -229,7 +235,8 @@ impl Engine {
             self.send(&cell, row.key, Some(Deletion::Hide)).await?;
             self.delete_events(&cell, row.key, last).await?;
         }
-        Ok(self.send(&cell, row.key, Some(Deletion::Forget)).await?)
+        self.send(&cell, row.key, Some(Deletion::Forget)).await?;
+        Ok(())
     }
 
     /// Deletes the remaining events of a hidden run.
@@ -240,7 +247,7 @@ impl Engine {
         last: u64,
     ) -> Result<(), StorageError> {
         self.delete_events(cell, key, last).await?;
-        self.send(cell, key, Some(Deletion::Run)).await
+        self.send(cell, key, Some(Deletion::Run)).await.map(drop)
     }
 
     /// Deletes the events of a hidden run in portions.
@@ -265,7 +272,7 @@ impl Engine {
         cell: &Arc<RunCell>,
         key: i64,
         deletion: Option<Deletion>,
-    ) -> Result<(), StorageError> {
+    ) -> Result<Held, StorageError> {
         let slot = self.sink.reserve(0).await?;
         let (reply, answer) = oneshot::channel();
         {
@@ -291,8 +298,9 @@ impl Engine {
             // A rejection means that another writer seized the run meanwhile; `resume` notices. No
             // writer seizes a run that has ended.
             Ok(Ok(()) | Err(StepError::Duplicate | StepError::Append(AppendError::Fenced))) => {
-                Ok(())
+                Ok(Held::Here)
             }
+            Ok(Err(StepError::HeldElsewhere)) => Ok(Held::Elsewhere),
             Ok(Err(StepError::Append(AppendError::Storage(error)))) => Err(error),
             Ok(Err(StepError::Append(_))) | Err(_) => Err(StorageError::Closed),
         }

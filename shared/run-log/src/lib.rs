@@ -11,14 +11,17 @@
 //! the log of a service with [`outcome`], the outcomes of its requests; [`writer`] and [`follower`] are its
 //! two handles. Behind them, `cell` holds the state of a live run in the process, `step` is the unit of
 //! storage and `sink` the way to the store, and `engine` does all work that does not depend on the store:
-//! `sqlite` or `memory_store`. [`retention`] deletes runs that ended long ago.
+//! `sqlite`, `postgres` or `memory_store`. The first two share `storage`, their assembly, `committer`, which commits
+//! steps in groups, and `rows`, which reads. [`retention`] deletes runs that ended long ago.
 //!
 //! # Guarantees
 //!
 //! - `append`, `finish` and `create` return after the commit. At [`Durability::Sync`] acknowledged
 //!   events survive power loss, and so they do at [`Durability::Batched`], where submitted events
 //!   may wait a while for their commit; at [`Durability::Memory`] they are lost with the process,
-//!   and finished runs are dropped when the log is full.
+//!   and finished runs are dropped when the log is full. Where other processes share the storage,
+//!   a fleeting run is carried out as a batched one, and a crash of the server may lose the submitted
+//!   events of 600 ms: its writer then reports it, and is reopened.
 //! - Sequences start at 1 and have no gaps. An event never changes.
 //! - No event is shown to a follower before its commit.
 //! - One run per tenant, scope and request id: the same request again finds the first run, and the same
@@ -37,19 +40,25 @@
 //! [`Durability::Memory`]: core_types::Durability::Memory
 
 mod cell;
+mod committer;
 mod engine;
 pub mod error;
 pub mod event;
 pub mod follower;
+mod keys;
 pub mod limits;
 pub mod log;
+mod maintenance;
 mod memory_store;
 pub mod outcome;
+mod postgres;
 pub mod retention;
+mod rows;
 pub mod run;
 mod sink;
 mod sqlite;
 mod step;
+mod storage;
 pub mod writer;
 
 pub use core_types::{RunCursor, RunCursorError};
@@ -60,6 +69,7 @@ pub use event::{Event, Hash, NewEvent};
 pub use follower::{Batch, Follower};
 pub use log::RunLogs;
 pub use outcome::{Created, Fault, Reopened, Verification};
+pub use postgres::MIGRATIONS;
 pub use retention::{PassReport, Retention, RetentionError, RetentionGuard, RetentionPeriods};
 pub use run::{
     NewRun, Order, Owners, RequestKey, RunFilter, RunPage, RunState, RunSummary, StateFilter,

@@ -1,4 +1,4 @@
-//! The log of a service: durable runs in a file, fleeting ones in memory.
+//! The log of a service: durable runs in a file or at a server, fleeting ones in memory.
 
 use std::{
     collections::BTreeMap,
@@ -7,7 +7,8 @@ use std::{
     time::Duration,
 };
 
-use core_types::{Durability, RequestId, RunId, Tenant, Timestamp};
+use core_types::{Durability, RequestId, RunId, RunOwner, Tenant, Timestamp};
+use membership::{FenceError, Membership};
 use sql_store::{OpenError, SqliteOptions};
 use tokio::sync::Mutex;
 
@@ -16,9 +17,12 @@ use crate::{
     ReopenError, Reopened, RunCursor, RunFilter, RunPage, RunState, RunSummary, RunWriter,
     StateFilter, StorageError, Verification,
     engine::{Engine, replayed},
+    keys::Keys,
     memory_store::{MemoryLimits, MemoryStore},
+    postgres,
     sink::Sink,
-    sqlite::{self, BATCH_WINDOW},
+    sqlite,
+    storage::BATCH_WINDOW,
 };
 
 /// A time after every other.
@@ -35,6 +39,9 @@ const STRIPES: usize = 1024;
 pub struct RunLogs {
     sync: Arc<Engine>,
     memory: Arc<Engine>,
+    /// Whether a fleeting run is kept in memory. Where other processes share the storage it is a batched one, since a run
+    /// that only this process knows could not be continued elsewhere.
+    has_fleeting: bool,
     /// Each log keeps request ids unique; these keep them unique over both. A lock is held while
     /// one run is created, and few requests share one.
     creating: Arc<[Mutex<()>]>,
@@ -58,11 +65,48 @@ impl RunLogs {
         options: SqliteOptions,
         window: Duration,
     ) -> Result<Self, OpenError> {
-        Ok(Self {
-            sync: Arc::new(sqlite::open(options, window).await?),
+        Ok(Self::over(sqlite::open(options, window).await?, true))
+    }
+
+    /// Opens the log of a service in the database of a member, which other processes share: no run is fleeting.
+    ///
+    /// # Errors
+    /// The loss of the membership, or the database's error.
+    pub async fn open_shared(
+        membership: Membership,
+        service: RunOwner,
+    ) -> Result<Self, FenceError> {
+        Self::open_shared_batching(membership, service, BATCH_WINDOW).await
+    }
+
+    /// Opens the log; what may wait at [`Durability::Batched`] waits `window` for its commit.
+    ///
+    /// # Errors
+    /// As [`RunLogs::open_shared`].
+    pub async fn open_shared_batching(
+        membership: Membership,
+        service: RunOwner,
+        window: Duration,
+    ) -> Result<Self, FenceError> {
+        let shared = postgres::open(membership, service, window).await?;
+        Ok(Self::over(shared, false))
+    }
+
+    fn over(stored: Engine, has_fleeting: bool) -> Self {
+        Self {
+            sync: Arc::new(stored),
             memory: Arc::new(in_memory(MemoryLimits::default())),
+            has_fleeting,
             creating: (0..STRIPES).map(|_| Mutex::default()).collect(),
-        })
+        }
+    }
+
+    /// Returns a run with the durability at which it is carried out.
+    fn carried_out(&self, mut run: NewRun) -> NewRun {
+        if run.durability == Durability::Memory && !self.has_fleeting {
+            run.durability = Durability::Batched;
+        }
+        run
     }
 
     /// Creates a run whose request id the caller knows to be unused: the log of the other durability
@@ -75,6 +119,7 @@ impl RunLogs {
         run: NewRun,
         first: Vec<NewEvent>,
     ) -> Result<Created, CreateError> {
+        let run = self.carried_out(run);
         match run.durability {
             Durability::Sync | Durability::Batched => self.sync.create(run, first).await,
             Durability::Memory => self.memory.create(run, first).await,
@@ -89,6 +134,7 @@ impl RunLogs {
     /// # Errors
     /// [`CreateError`]; only after [`CreateError::Unknown`] may anything have been stored.
     pub async fn create(&self, run: NewRun, first: Vec<NewEvent>) -> Result<Created, CreateError> {
+        let run = self.carried_out(run);
         let (log, other) = match run.durability {
             Durability::Sync | Durability::Batched => (&self.sync, &self.memory),
             Durability::Memory => (&self.memory, &self.sync),
@@ -116,6 +162,7 @@ impl RunLogs {
         run: NewRun,
         first: Vec<NewEvent>,
     ) -> Result<RunWriter, CreateError> {
+        let run = self.carried_out(run);
         match run.durability {
             Durability::Sync | Durability::Batched => self.sync.create_in_batch(run, first).await,
             Durability::Memory => self.memory.create_in_batch(run, first).await,
@@ -427,5 +474,5 @@ impl RunLogs {
 pub(crate) fn in_memory(limits: MemoryLimits) -> Engine {
     let store = Arc::new(MemoryStore::new(limits));
     let sink = Sink::Memory(Arc::clone(&store));
-    Engine::new(store, sink, 1)
+    Engine::new(store, sink, Keys::counted(1))
 }

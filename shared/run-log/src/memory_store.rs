@@ -91,8 +91,8 @@ impl MemoryStore {
                 step.cell.publish(&step.events, step.place);
                 step.acknowledge(chain);
             }
-            Err(StepError::Duplicate) => step.answer(Err(StepError::Duplicate)),
             Err(StepError::Append(error)) => step.reject(chain, error),
+            Err(error) => step.answer(Err(error)),
         }
     }
 }

@@ -60,6 +60,8 @@ pub(crate) enum Deletion {
 pub(crate) enum StepError {
     /// A run with this id or this request exists already.
     Duplicate,
+    /// Another process holds the run.
+    HeldElsewhere,
     /// Any failure of an append.
     Append(AppendError),
 }

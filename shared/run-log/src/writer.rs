@@ -225,7 +225,7 @@ async fn settled(answer: oneshot::Receiver<Result<(), StepError>>) -> Result<(),
         Ok(Ok(())) => Ok(()),
         Ok(Err(StepError::Append(error))) => Err(error),
         // Its run was not created, as its request had been answered before.
-        Ok(Err(StepError::Duplicate)) => Err(AppendError::Fenced),
+        Ok(Err(StepError::Duplicate | StepError::HeldElsewhere)) => Err(AppendError::Fenced),
         // The committing task died with the step in its hands.
         Err(_) => Err(AppendError::Unknown),
     }

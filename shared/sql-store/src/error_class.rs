@@ -1,6 +1,8 @@
 //! The few kinds of database failure that a caller can act on.
 
-use sqlx::Error;
+use std::io::ErrorKind;
+
+use sqlx::{Error, postgres::PgDatabaseError};
 
 /// The kind of failure that a database reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,6 +19,9 @@ pub enum ErrorClass {
     Io,
     /// The stored data is damaged, or was not written by this program.
     Corrupt,
+    /// The server cannot be reached, or the connection to it was lost; after a statement it is not known whether it was
+    /// carried out.
+    Disconnected,
     /// Any other failure: a wrong statement, a closed pool.
     Other,
 }
@@ -53,12 +58,28 @@ impl From<Error> for StoreError {
 pub fn classify(error: &Error) -> ErrorClass {
     match error {
         Error::Database(error) => {
-            let code = error.code().and_then(|code| code.parse::<u32>().ok());
-            code.map_or(ErrorClass::Other, of_sqlite)
+            let code = error.code().unwrap_or_default();
+            match error.try_downcast_ref::<PgDatabaseError>() {
+                Some(_) => of_postgres(&code),
+                None => code.parse().map_or(ErrorClass::Other, of_sqlite),
+            }
         }
         Error::PoolTimedOut => ErrorClass::Busy,
-        Error::Io(error) if error.kind() == std::io::ErrorKind::StorageFull => ErrorClass::DiskFull,
-        Error::Io(_) => ErrorClass::Io,
+        Error::Io(error) => match error.kind() {
+            ErrorKind::StorageFull => ErrorClass::DiskFull,
+            // Of a server's socket; SQLite reports codes of its own.
+            ErrorKind::ConnectionRefused
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::NotConnected
+            | ErrorKind::BrokenPipe
+            | ErrorKind::UnexpectedEof
+            | ErrorKind::TimedOut
+            | ErrorKind::HostUnreachable
+            | ErrorKind::NetworkUnreachable
+            | ErrorKind::NotFound => ErrorClass::Disconnected,
+            _ => ErrorClass::Io,
+        },
         Error::ColumnDecode { .. } | Error::Decode(_) => ErrorClass::Corrupt,
         _ => ErrorClass::Other,
     }
@@ -78,6 +99,23 @@ fn of_sqlite(code: u32) -> ErrorClass {
         (_, 13) => ErrorClass::DiskFull,
         (_, 8 | 10 | 14) => ErrorClass::Io,
         (_, 11 | 26) => ErrorClass::Corrupt,
+        _ => ErrorClass::Other,
+    }
+}
+
+/// Sorts a SQLSTATE of PostgreSQL (PostgreSQL 15, appendix A).
+fn of_postgres(code: &str) -> ErrorClass {
+    match code {
+        "23505" => ErrorClass::UniqueViolation,
+        "53100" => ErrorClass::DiskFull,
+        "58030" => ErrorClass::Io,
+        // Lock and statement timeouts, deadlocks, and too many connections.
+        "55P03" | "57014" | "40001" | "40P01" | "53300" => ErrorClass::Busy,
+        // The server shuts down, crashed or starts, or the connection failed.
+        "57P01" | "57P02" | "57P03" | "57P05" | "25P03" => ErrorClass::Disconnected,
+        "XX001" | "XX002" => ErrorClass::Corrupt,
+        _ if code.starts_with("08") => ErrorClass::Disconnected,
+        _ if code.starts_with("23") => ErrorClass::Constraint,
         _ => ErrorClass::Other,
     }
 }
@@ -102,6 +140,22 @@ mod tests {
             (1, ErrorClass::Other),
         ] {
             assert_eq!(of_sqlite(code), class, "code {code}");
+        }
+    }
+
+    #[test]
+    fn every_state_of_a_server_has_its_class() {
+        for (code, class) in [
+            ("23505", ErrorClass::UniqueViolation),
+            ("23514", ErrorClass::Constraint),
+            ("53100", ErrorClass::DiskFull),
+            ("40P01", ErrorClass::Busy),
+            ("57P01", ErrorClass::Disconnected),
+            ("08006", ErrorClass::Disconnected),
+            ("XX001", ErrorClass::Corrupt),
+            ("42601", ErrorClass::Other),
+        ] {
+            assert_eq!(of_postgres(code), class, "state {code}");
         }
     }
 }

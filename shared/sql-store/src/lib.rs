@@ -17,19 +17,22 @@
 //!
 //! # PostgreSQL
 //!
-//! The crate has SQLite only. [`ErrorClass`] and [`Migrations`] do not depend on it, and a second
-//! database needs a sibling of [`SqliteDatabase`] with the same `reader`, `writer` and
-//! `begin_write`.
+//! [`postgres`] is a database of a server, which all services share, in the schema `core`. [`statement`] runs one text
+//! on either database, where their SQL agrees.
 
 pub mod data_dir;
 pub mod error_class;
 pub mod migrations;
+pub mod postgres;
 pub mod sqlite;
+pub mod statement;
 pub mod tenant_rows;
 pub mod vacuum;
 
 pub use data_dir::{DataDir, DataDirError};
 pub use error_class::{ErrorClass, StoreError, classify};
 pub use migrations::Migrations;
+pub use postgres::{PostgresDatabase, PostgresError, PostgresOptions};
 pub use sqlite::{OpenError, SqliteDatabase, SqliteOptions};
+pub use statement::{Reader, Statement, StoredRow};
 pub use tenant_rows::{TenantTable, count_rows, remove_rows};

@@ -1,13 +1,25 @@
 //! Embedded, forward-only migrations, kept apart by namespace.
 
+use std::collections::BTreeSet;
+
 use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::sqlite::SqlitePool;
+use sqlx::postgres::{PgConnection, PgPool};
+use sqlx::{AssertSqlSafe, sqlite::SqlitePool};
 
 /// The migrations of one component.
 #[derive(Clone, Copy, Debug)]
 pub struct Migrations {
     namespace: &'static str,
     migrator: &'static Migrator,
+}
+
+/// The difference between the tables of a server and the migrations of this program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// Some of the program's migrations are missing.
+    Missing,
+    /// A later version of the program has migrated it.
+    Newer,
 }
 
 impl Migrations {
@@ -46,5 +58,49 @@ impl Migrations {
         let mut migrator = Migrator::with_migrations(self.migrator.iter().cloned().collect());
         migrator.dangerous_set_table_name(format!("_migrations_{}", self.namespace));
         migrator.run(pool).await
+    }
+
+    /// Applies the missing migrations to a server, in the schema `core`.
+    pub(crate) async fn run_on_server(
+        &self,
+        connection: &mut PgConnection,
+    ) -> Result<(), MigrateError> {
+        let mut migrator = Migrator::with_migrations(self.migrator.iter().cloned().collect());
+        migrator.dangerous_set_table_name(self.table());
+        migrator.run(connection).await
+    }
+
+    /// Compares the applied migrations of a server with those of this program.
+    pub(crate) async fn differs_on_server(
+        &self,
+        pool: &PgPool,
+    ) -> Result<Option<Difference>, sqlx::Error> {
+        let table = self.table();
+        let exists: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL")
+            .bind(&table)
+            .fetch_one(pool)
+            .await?;
+        if !exists {
+            return Ok(Some(Difference::Missing));
+        }
+        // The text holds only the name of a component.
+        let text = format!("SELECT version FROM {table} WHERE success");
+        let applied: BTreeSet<i64> = sqlx::query_scalar(AssertSqlSafe(text))
+            .fetch_all(pool)
+            .await?
+            .into_iter()
+            .collect();
+        let known: BTreeSet<i64> = self.migrator.iter().map(|one| one.version).collect();
+        Ok(if !known.is_subset(&applied) {
+            Some(Difference::Missing)
+        } else if applied.is_subset(&known) {
+            None
+        } else {
+            Some(Difference::Newer)
+        })
+    }
+
+    fn table(&self) -> String {
+        format!("core._migrations_{}", self.namespace)
     }
 }

@@ -9,7 +9,7 @@ use crate::{Finding, Tree};
 
 /// The shared crates, from the bottom up, each with the lower crates that it may use.
 #[rustfmt::skip] // one line per crate
-const SHARED: [(&str, &[&str]); 28] = [
+const SHARED: [(&str, &[&str]); 29] = [
     ("contracts", &[]),
     ("core-types", &[]),
     ("json-schema", &[]),
@@ -36,7 +36,8 @@ const SHARED: [(&str, &[&str]); 28] = [
     ),
     ("telemetry", &["settings"]),
     ("sql-store", &["core-types"]),
-    ("run-log", &["core-types", "sql-store"]),
+    ("membership", &["sql-store"]),
+    ("run-log", &["core-types", "sql-store", "membership"]),
     ("grpc-kit", &["contracts", "core-types", "telemetry", "settings"]),
     ("tenancy", &["contracts", "core-types", "grpc-kit"]),
     (
@@ -274,8 +275,10 @@ fn refuse(from: Place<'_>, to: Place<'_>, table: &str) -> Option<String> {
         (Place::Tests(_), _) => None,
         // Where a neighbour decides something, the tests of a service meet the real one.
         (Place::Service(..), Place::Service(..) | Place::Tests("doubles")) if is_for_tests => None,
+        // Stores are tested on a real server.
+        (_, Place::Tests("postgres-kit")) if is_for_tests => None,
         (_, Place::Tests(_)) => Some(
-            "tests depend on crates, never the other way; move the test to `tests/e2e`. Tests of a service may use `doubles`, as a development dependency"
+            "tests depend on crates, never the other way; move the test to `tests/e2e`. Tests of a service may use `doubles`, and all tests `postgres-kit`, as a development dependency"
                 .to_owned(),
         ),
         (Place::Shared(name), Place::Shared(dependency)) => below(name, dependency),

@@ -23,7 +23,7 @@ const START: &str = "the service reads the rows of all tenants when it starts";
 /// The reason of texts to which a condition is added.
 const CONDITION: &str = "the text that is added to it names the tenant";
 
-const EXCEPTIONS: [Exception; 31] = [
+const EXCEPTIONS: [Exception; 34] = [
     (
         "shared/run-log/src/sqlite.rs",
         "SELECT coalesce(max(key), 0) + 1 FROM runs",
@@ -65,39 +65,58 @@ const EXCEPTIONS: [Exception; 31] = [
         BY_KEY,
     ),
     (
-        "shared/run-log/src/sqlite/rows.rs",
+        "shared/run-log/src/rows.rs",
+        "SELECT key, id, principal, kind",
+        OWNERS,
+    ),
+    (
+        "shared/run-log/src/rows.rs",
         "SELECT key, id, end_sequence FROM runs WHERE hidden",
         "deletions that a process did not finish",
     ),
     (
-        "shared/run-log/src/sqlite/rows.rs",
-        " FROM runs WHERE NOT deleted AND id = ",
-        OWNERS,
-    ),
-    (
-        "shared/run-log/src/sqlite/rows.rs",
-        " FROM runs WHERE due <= ",
-        "the runs that are due, of all tenants",
-    ),
-    ("shared/run-log/src/sqlite/rows.rs", " FROM runs", OWNERS),
-    (
-        "shared/run-log/src/sqlite/rows.rs",
-        "SELECT run, sequence, time, kind, payload, hash FROM events",
+        "shared/run-log/src/rows.rs",
+        " WHERE run = (SELECT key FROM runs",
         "the run was looked up with its owner before",
     ),
     (
-        "shared/run-log/src/sqlite/rows.rs",
+        "shared/run-log/src/rows.rs",
         "SELECT EXISTS (SELECT 1 FROM runs WHERE forks",
         "retention; ids of runs are unique over tenants",
     ),
     (
-        "shared/run-log/src/sqlite/rows.rs",
+        "shared/run-log/src/rows.rs",
         "SELECT due FROM runs",
         "the time of the first run that is due, of any tenant",
     ),
     (
-        "shared/run-log/src/sqlite/rows.rs",
-        "SELECT state IS NOT NULL AS ended",
+        "shared/run-log/src/rows.rs",
+        "SELECT state IS NOT NULL FROM runs",
+        BY_KEY,
+    ),
+    (
+        "shared/run-log/src/rows.rs",
+        "SELECT tenant, count(*) FROM runs",
+        "`GROUP BY tenant` is added to it",
+    ),
+    (
+        "shared/run-log/src/postgres.rs",
+        "UPDATE runs SET holder = NULL WHERE key IN",
+        "the runs of processes that are gone, of all tenants",
+    ),
+    (
+        "shared/run-log/src/postgres/batch.rs",
+        "SELECT key, holder IS NOT DISTINCT FROM",
+        BY_KEY,
+    ),
+    (
+        "shared/run-log/src/postgres/batch.rs",
+        "deleted AS (DELETE FROM runs",
+        BY_KEY,
+    ),
+    (
+        "shared/run-log/src/postgres/batch.rs",
+        "emptied AS (DELETE FROM events",
         BY_KEY,
     ),
     (

@@ -9,6 +9,7 @@ use sqlx::{AssertSqlSafe, SqliteConnection};
 
 use crate::{
     Event, NewRun,
+    rows::integer,
     step::{Deletion, Step},
 };
 
@@ -238,9 +239,4 @@ async fn delete_run(connection: &mut SqliteConnection, step: &Step) -> Result<()
             run.bind(step.key).execute(connection).await.map(drop)
         }
     }
-}
-
-/// Sequences are counted up from 1, and SQLite's integers end where no count gets.
-pub(super) fn integer(sequence: u64) -> i64 {
-    i64::try_from(sequence).unwrap_or(i64::MAX)
 }

@@ -387,7 +387,7 @@ async fn a_closed_log_says_so(on: Fixture) {
 
 #[tokio::test]
 async fn request_ids_are_unique_over_both_logs() {
-    let on = fixture::sqlite().await;
+    let on = fixture::sqlite().await.unwrap();
     let run = NewRun {
         request: Some(request("r", "body")),
         ..on.new_run(1)

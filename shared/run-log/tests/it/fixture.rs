@@ -3,10 +3,12 @@
 use std::{path::Path, time::Duration};
 
 use core_types::{Durability, RequestId, RunId, RunOwner, Timestamp};
+use membership::{MemberSettings, Membership};
+use postgres_kit::Database;
 use run_log::{
     Batch, Created, Event, Follower, Hash, NewEvent, NewRun, RequestKey, RunLogs, RunWriter,
 };
-use sql_store::SqliteOptions;
+use sql_store::{Migrations, PostgresDatabase, PostgresOptions, SqliteOptions};
 use sqlx::{ConnectOptions, SqliteConnection, sqlite::SqliteConnectOptions};
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -31,12 +33,57 @@ async fn log_of(durability: Durability) -> Fixture {
     }
 }
 
-pub(crate) async fn sqlite() -> Fixture {
-    log_of(Durability::Sync).await
+pub(crate) async fn sqlite() -> Option<Fixture> {
+    Some(log_of(Durability::Sync).await)
 }
 
-pub(crate) async fn memory() -> Fixture {
-    log_of(Durability::Memory).await
+pub(crate) async fn memory() -> Option<Fixture> {
+    Some(log_of(Durability::Memory).await)
+}
+
+/// Returns a log in a new database of the shared server, or `None` where PostgreSQL is missing.
+pub(crate) async fn postgres() -> Option<Fixture> {
+    let database = postgres_kit::shared()?.database().unwrap();
+    let membership = join(&migrated(&database).await).await;
+    Some(Fixture {
+        log: RunLogs::open_shared(membership, RunOwner::Workflow)
+            .await
+            .unwrap(),
+        durability: Durability::Sync,
+        _dir: tempfile::tempdir().unwrap(),
+    })
+}
+
+/// The migrations of a run log at a server.
+pub(crate) const MIGRATIONS: [Migrations; 2] = [membership::MIGRATIONS, run_log::MIGRATIONS];
+
+/// Returns options for addresses of the server of tests, which may run without syncs.
+pub(crate) fn options(url: &str) -> PostgresOptions {
+    PostgresOptions {
+        allow_fsync_off: true,
+        ..PostgresOptions::new(url)
+    }
+}
+
+/// Brings a database to the present shape. Returns the address for the role of the services.
+pub(crate) async fn migrated(database: &Database) -> String {
+    let owner = options(&database.owner_url);
+    PostgresDatabase::migrate(&owner, &MIGRATIONS, database.app_role)
+        .await
+        .unwrap();
+    database.url.clone()
+}
+
+/// Becomes a member with a lease of 1 s.
+pub(crate) async fn join(url: &str) -> Membership {
+    let database = PostgresDatabase::open(options(url), &MIGRATIONS)
+        .await
+        .unwrap();
+    let settings = MemberSettings {
+        lease: Duration::from_secs(1),
+        ..MemberSettings::new("workflow-execution", "127.0.0.1:7702")
+    };
+    Membership::join(database, settings).await.unwrap()
 }
 
 /// Opens the file of a log next to the log itself.

@@ -4,18 +4,7 @@ use run_log::{Batch, NewEvent, NewRun};
 
 use crate::fixture::{self, Fixture, at, contents, drain, event, events, run_id, start};
 
-macro_rules! on_both {
-    ($($case:ident)*) => {
-        mod sqlite {
-            $(#[tokio::test] async fn $case() { super::$case(crate::fixture::sqlite().await).await; })*
-        }
-        mod memory {
-            $(#[tokio::test] async fn $case() { super::$case(crate::fixture::memory().await).await; })*
-        }
-    };
-}
-
-on_both! {
+on_every_log! {
     a_follower_resumes_at_every_sequence
     who_asks_again_after_the_end_gets_the_terminal_event
     live_events_reach_every_follower_in_order

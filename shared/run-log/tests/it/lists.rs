@@ -123,7 +123,7 @@ async fn filters_select(on: Fixture) {
 
 #[tokio::test]
 async fn lists_of_both_logs_are_merged() {
-    let on = fixture::sqlite().await;
+    let on = fixture::sqlite().await.unwrap();
     for number in 1..=9 {
         let durability = if number % 3 == 0 {
             Durability::Memory

@@ -248,7 +248,7 @@ async fn the_file_shrinks_when_its_runs_go() {
 
 #[tokio::test]
 async fn appends_go_on_while_a_large_run_goes() {
-    let on = sqlite().await;
+    let on = sqlite().await.unwrap();
     let large = start(&on.log, on.run(1)).await;
     for _ in 0..20 {
         large.append(events(1..=1_000)).await.unwrap();

@@ -1,4 +1,6 @@
-//! Opening, migrating and refusing SQLite files.
+//! Opening, migrating and refusing SQLite files, and databases of a server.
+
+mod server;
 
 use std::{fs, path::Path};
 

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use core_types::Timestamp;
 use sqlx::{AssertSqlSafe, SqliteConnection};
 
-use super::integer;
-use crate::step::Step;
+use crate::{rows::integer, step::Step};
 
 /// The most rows of one statement.
 const MAX_ROWS: usize = 256;

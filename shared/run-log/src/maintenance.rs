@@ -1,0 +1,42 @@
+//! Maintenance of the storage, for which no run waits. The committing task does it between two groups, a short
+//! transaction at a time, so that neither waits for the lock of the other.
+
+use core_types::{Tenant, Timestamp};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::StorageError;
+
+/// The largest number of request ids that are freed in one transaction.
+pub(crate) const REQUESTS: i64 = 256;
+
+/// One step of maintenance, and the way of its answer.
+#[derive(Debug)]
+pub(crate) struct MaintenanceTask {
+    pub(crate) work: Work,
+    pub(crate) reply: oneshot::Sender<Result<u64, StorageError>>,
+}
+
+/// The kinds of maintenance.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Work {
+    /// Frees request ids of deleted runs that had ended before a time.
+    ForgetRequests {
+        /// The time.
+        before: Timestamp,
+        /// The tenant of the runs; `None` for all.
+        tenant: Option<Tenant>,
+    },
+    /// Returns free pages to the file system, where the database does not do that itself.
+    Reclaim,
+}
+
+/// Requests a step of the committing task and waits until it is done.
+pub(crate) async fn ask(
+    tasks: &mpsc::Sender<MaintenanceTask>,
+    work: Work,
+) -> Result<u64, StorageError> {
+    let (reply, answer) = oneshot::channel();
+    let sent = tasks.send(MaintenanceTask { work, reply }).await;
+    sent.map_err(|_| StorageError::Closed)?;
+    answer.await.map_err(|_| StorageError::Closed)?
+}

@@ -1,0 +1,228 @@
+//! The statements that store a group of steps: each one is its own transaction, locks the writer's row first, and stores
+//! nothing if another epoch stands there.
+
+mod rows;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use core_types::RunOwner;
+use membership::Writer;
+use sqlx::{AssertSqlSafe, PgConnection};
+
+use crate::{
+    committer::Placed,
+    rows::integer,
+    step::{Deletion, Step},
+};
+use rows::{Changes, Events, NewRuns, Outcome};
+
+/// The writer of a statement.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Session<'a> {
+    pub(super) writer: Writer,
+    pub(super) member: &'a str,
+    pub(super) service: RunOwner,
+}
+
+/// Returns the runs of steps whose last acknowledged event is not there, after a new connection was made: it was lost
+/// with the server.
+pub(super) async fn behind(
+    connection: &mut PgConnection,
+    steps: &[Step],
+    generation: u64,
+) -> Result<BTreeSet<i64>, sqlx::Error> {
+    let unconfirmed = steps.iter().filter(|step| {
+        step.create.is_none() && !step.events.is_empty() && !step.cell.is_confirmed(generation)
+    });
+    let mut heads = BTreeMap::new();
+    for step in unconfirmed {
+        let head = step.cell.chain().durable().head;
+        if head.sequence > 0 {
+            heads.insert(step.key, head);
+        }
+    }
+    if heads.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let keys: Vec<i64> = heads.keys().copied().collect();
+    let sequences: Vec<i64> = heads.values().map(|head| integer(head.sequence)).collect();
+    let hashes: Vec<&[u8]> = heads.values().map(|head| &head.hash.0[..]).collect();
+    let behind: Vec<i64> = sqlx::query_scalar(
+        "SELECT run FROM unnest($1::bigint[], $2::bigint[], $3::bytea[]) AS head (run, sequence, hash) \
+         WHERE NOT EXISTS (SELECT 1 FROM events WHERE events.run = head.run \
+             AND events.sequence = head.sequence AND events.hash = head.hash)",
+    )
+    .bind(keys)
+    .bind(sequences)
+    .bind(hashes)
+    .fetch_all(connection)
+    .await?;
+    Ok(behind.into_iter().collect())
+}
+
+/// Stores steps in one commit, all but those of runs that are `behind`. Returns their outcomes, or `None` if the writer
+/// is fenced. A deletion stands alone.
+pub(super) async fn store(
+    connection: &mut PgConnection,
+    session: &Session<'_>,
+    steps: &[Step],
+    behind: &BTreeSet<i64>,
+) -> Result<Option<Vec<Placed>>, sqlx::Error> {
+    if let [
+        Step {
+            key,
+            deletion: Some(deletion),
+            ..
+        },
+    ] = steps
+    {
+        let fence = delete(connection, session, *key, *deletion).await?;
+        return Ok((fence > 0).then(|| vec![Placed::Stored]));
+    }
+    let kept = || steps.iter().filter(|step| !behind.contains(&step.key));
+    let (new, changes) = (NewRuns::of(kept()), Changes::of(kept()));
+    let events = Events::of(kept());
+    let writer = session.writer;
+    let (fence, created, changed): Outcome = if new.is_empty() && changes.is_empty() {
+        let query = sqlx::query_as(AssertSqlSafe(format!(
+            "WITH fence AS MATERIALIZED ({}), stored AS (INSERT INTO events \
+             SELECT e.* FROM fence, unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::integer[], $7::bytea[], \
+             $8::bytea[]) AS e) \
+             SELECT count(*), '{{}}'::bigint[], '{{}}'::bigint[] FROM fence",
+            membership::writer::LOCK
+        )));
+        let query = query.bind(writer.id).bind(writer.epoch);
+        events.bind(query).fetch_one(connection).await?
+    } else {
+        let query = sqlx::query_as(AssertSqlSafe(rows::mixed_text()));
+        let query = query.bind(writer.id).bind(writer.epoch);
+        let query = events.bind(query).bind(session.member);
+        let query = new.bind(query.bind(session.service.prefix()));
+        changes.bind(query).fetch_one(connection).await?
+    };
+    if fence == 0 {
+        return Ok(None);
+    }
+    let (created, changed) = (set(created), set(changed));
+    let place = |step: &Step| {
+        if behind.contains(&step.key) {
+            Placed::Behind
+        } else if new.contains(step.key) && !created.contains(&step.key) {
+            // Later steps of a run that was not created belong to no run.
+            Placed::Duplicate
+        } else if step.takes_over && !changed.contains(&step.key) {
+            Placed::HeldElsewhere
+        } else {
+            Placed::Stored
+        }
+    };
+    Ok(Some(steps.iter().map(place).collect()))
+}
+
+/// Returns the outcomes of steps whose commit was not answered, or `None` if they are not stored, or if storing them
+/// again changes nothing.
+pub(super) async fn outcome(
+    connection: &mut PgConnection,
+    member: &str,
+    steps: &[Step],
+) -> Result<Option<Vec<Placed>>, sqlx::Error> {
+    let events = Events::of(steps.iter());
+    let stored: Vec<i64> = sqlx::query_scalar(
+        "SELECT run FROM unnest($1::bigint[], $2::bigint[], $3::bytea[]) AS e (run, sequence, hash) \
+         JOIN events USING (run, sequence, hash) GROUP BY run",
+    )
+    .bind(events.runs())
+    .bind(events.sequences())
+    .bind(events.hashes())
+    .fetch_all(&mut *connection)
+    .await?;
+    let keys: Vec<i64> = steps.iter().map(|step| step.key).collect();
+    let rows: Vec<(i64, bool)> =
+        sqlx::query_as("SELECT key, holder IS NOT DISTINCT FROM $2 FROM runs WHERE key = ANY($1)")
+            .bind(keys)
+            .bind(member)
+            .fetch_all(connection)
+            .await?;
+    let rows: BTreeMap<i64, bool> = rows.into_iter().collect();
+    let stored = set(stored);
+    let new: BTreeSet<i64> = steps
+        .iter()
+        .filter(|step| step.create.is_some())
+        .map(|step| step.key)
+        .collect();
+    let is_stored = !stored.is_empty() || new.iter().any(|key| rows.contains_key(key));
+    let place = |step: &Step| match rows.get(&step.key) {
+        None if new.contains(&step.key) => Placed::Duplicate,
+        Some(false) if step.takes_over => Placed::HeldElsewhere,
+        _ if !step.events.is_empty() && !stored.contains(&step.key) => Placed::Behind,
+        _ => Placed::Stored,
+    };
+    Ok(is_stored.then(|| steps.iter().map(place).collect()))
+}
+
+/// Frees the runs of a service that a member holds, and deletes the writer.
+pub(super) async fn release(
+    connection: &mut PgConnection,
+    writer: Writer,
+    (member, service): (&str, RunOwner),
+) -> Result<(), sqlx::Error> {
+    let text = format!(
+        "WITH fence AS MATERIALIZED ({}), freed AS (UPDATE runs SET holder = NULL FROM fence \
+         WHERE runs.holder = $3 AND runs.service = $4) \
+         DELETE FROM writers USING fence WHERE writers.id = fence.id",
+        membership::writer::LOCK
+    );
+    let freed = sqlx::query(AssertSqlSafe(text))
+        .bind(writer.id)
+        .bind(writer.epoch)
+        .bind(member)
+        .bind(service.prefix());
+    freed.execute(connection).await.map(drop)
+}
+
+/// Deletes a part of a run that has ended. Returns the number of writers found, one or none.
+async fn delete(
+    connection: &mut PgConnection,
+    session: &Session<'_>,
+    key: i64,
+    deletion: Deletion,
+) -> Result<i64, sqlx::Error> {
+    let changes = match deletion {
+        Deletion::Hide => {
+            "hidden AS (UPDATE runs SET deleted = TRUE, hidden = TRUE FROM fence \
+             WHERE key = $3 AND $4 >= 0 AND state IS NOT NULL AND NOT deleted)"
+        }
+        Deletion::Events { .. } => {
+            "deleted AS (DELETE FROM events USING fence WHERE run = $3 AND sequence <= $4)"
+        }
+        Deletion::Run => {
+            "deleted AS (DELETE FROM runs USING fence WHERE key = $3 AND $4 >= 0 AND hidden AND scope IS NULL), \
+             emptied AS (UPDATE runs SET hidden = FALSE, meta = '' FROM fence \
+             WHERE key = $3 AND hidden AND scope IS NOT NULL)"
+        }
+        Deletion::Forget => {
+            "emptied AS (DELETE FROM events USING fence, runs \
+             WHERE run = $3 AND $4 >= 0 AND runs.key = run AND runs.state IS NOT NULL), \
+             deleted AS (DELETE FROM runs USING fence WHERE key = $3 AND state IS NOT NULL)"
+        }
+    };
+    let up_to = match deletion {
+        Deletion::Events { up_to } => integer(up_to),
+        _ => 0,
+    };
+    let text = format!(
+        "WITH fence AS MATERIALIZED ({}), {changes} SELECT count(*) FROM fence",
+        membership::writer::LOCK
+    );
+    sqlx::query_scalar(AssertSqlSafe(text))
+        .bind(session.writer.id)
+        .bind(session.writer.epoch)
+        .bind(key)
+        .bind(up_to)
+        .fetch_one(connection)
+        .await
+}
+
+fn set(keys: Vec<i64>) -> BTreeSet<i64> {
+    keys.into_iter().collect()
+}

@@ -1,0 +1,248 @@
+//! A statement whose one text serves both databases, and the pool that runs it.
+
+use std::borrow::Cow;
+
+use futures::TryStreamExt;
+use sqlx::{
+    AssertSqlSafe, FromRow,
+    postgres::{PgPool, PgRow},
+    sqlite::{SqlitePool, SqliteRow},
+};
+
+use crate::{ErrorClass, classify};
+
+/// A statement with its arguments. Its text consists of parts that are written in the program, and names the
+/// arguments `$1`, `$2` and so on, in the order in which they are bound.
+#[derive(Clone, Debug)]
+pub struct Statement {
+    text: Cow<'static, str>,
+    arguments: Vec<Value>,
+}
+
+/// An argument of a [`Statement`].
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// A whole number.
+    Integer(Option<i64>),
+    /// A text.
+    Text(Option<String>),
+    /// Bytes.
+    Bytes(Option<Vec<u8>>),
+    /// A truth value.
+    Boolean(Option<bool>),
+}
+
+macro_rules! values {
+    ($($source:ty => $variant:ident, $convert:expr;)*) => {$(
+        impl From<$source> for Value {
+            fn from(value: $source) -> Self {
+                Self::$variant(Some($convert(value)))
+            }
+        }
+
+        impl From<Option<$source>> for Value {
+            fn from(value: Option<$source>) -> Self {
+                Self::$variant(value.map($convert))
+            }
+        }
+    )*};
+}
+
+values! {
+    i64 => Integer, |number| number;
+    i32 => Integer, i64::from;
+    u32 => Integer, i64::from;
+    String => Text, |text| text;
+    &str => Text, str::to_owned;
+    &String => Text, String::clone;
+    Vec<u8> => Bytes, |bytes| bytes;
+    bool => Boolean, |truth| truth;
+}
+
+impl Statement {
+    /// Makes a statement of a text, whose arguments are bound in turn.
+    pub fn new(text: &'static str) -> Self {
+        Self {
+            text: Cow::Borrowed(text),
+            arguments: Vec::new(),
+        }
+    }
+
+    /// Binds the next argument that the text names.
+    #[must_use]
+    pub fn bind(mut self, value: impl Into<Value>) -> Self {
+        self.arguments.push(value.into());
+        self
+    }
+
+    /// Appends a part of the text.
+    pub fn push(&mut self, part: &'static str) -> &mut Self {
+        self.text.to_mut().push_str(part);
+        self
+    }
+
+    /// Appends the place of an argument, and binds it.
+    pub fn push_bind(&mut self, value: impl Into<Value>) -> &mut Self {
+        self.arguments.push(value.into());
+        let place = format!("${}", self.arguments.len());
+        self.text.to_mut().push_str(&place);
+        self
+    }
+}
+
+/// A row that is read from either database.
+pub trait StoredRow:
+    for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin
+{
+}
+
+impl<T> StoredRow for T where
+    T: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin
+{
+}
+
+/// The pool of reading connections of a database. Clones are handles of the same pool.
+#[derive(Clone, Debug)]
+pub enum Reader {
+    /// Connections to a file.
+    Sqlite(SqlitePool),
+    /// Connections to a server.
+    Postgres(PgPool),
+}
+
+/// Runs a statement on the pool of a reader, as rows of type `$row`.
+macro_rules! on {
+    ($reader:expr, $statement:expr, $row:ty, |$query:ident, $pool:ident| $run:expr) => {{
+        let Statement { text, arguments } = $statement;
+        // A text consists of parts that are written in the program.
+        let text = AssertSqlSafe(text.into_owned());
+        match $reader {
+            Reader::Sqlite($pool) => {
+                let $query = bound!(sqlx::query_as::<_, $row>(text), arguments);
+                $run
+            }
+            Reader::Postgres($pool) => {
+                let $query = bound!(sqlx::query_as::<_, $row>(text), arguments);
+                $run
+            }
+        }
+    }};
+}
+
+macro_rules! bound {
+    ($query:expr, $arguments:expr) => {{
+        let mut query = $query;
+        for argument in $arguments {
+            query = match argument {
+                Value::Integer(value) => query.bind(value),
+                Value::Text(value) => query.bind(value),
+                Value::Bytes(value) => query.bind(value),
+                Value::Boolean(value) => query.bind(value),
+            };
+        }
+        query
+    }};
+}
+
+impl Reader {
+    /// Returns all rows.
+    ///
+    /// # Errors
+    /// The database's error.
+    pub async fn fetch_all<T: StoredRow>(
+        &self,
+        statement: Statement,
+    ) -> Result<Vec<T>, sqlx::Error> {
+        self.fetch_while(statement, |_| true).await
+    }
+
+    /// Returns the first row, or `None`.
+    ///
+    /// # Errors
+    /// The database's error.
+    pub async fn fetch_optional<T: StoredRow>(
+        &self,
+        statement: Statement,
+    ) -> Result<Option<T>, sqlx::Error> {
+        loop {
+            let read = on!(self, statement.clone(), T, |query, pool| query
+                .fetch_optional(pool)
+                .await);
+            match read {
+                Err(error) if self.may_repeat(&error).await => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Returns the one row.
+    ///
+    /// # Errors
+    /// The database's error, [`sqlx::Error::RowNotFound`] among them.
+    pub async fn fetch_one<T: StoredRow>(&self, statement: Statement) -> Result<T, sqlx::Error> {
+        let row = self.fetch_optional(statement).await?;
+        row.ok_or(sqlx::Error::RowNotFound)
+    }
+
+    /// Returns the rows in front of the first that `keep` refuses; later ones are not read.
+    ///
+    /// # Errors
+    /// The database's error.
+    pub async fn fetch_while<T: StoredRow>(
+        &self,
+        statement: Statement,
+        mut keep: impl FnMut(&T) -> bool + Send,
+    ) -> Result<Vec<T>, sqlx::Error> {
+        // Rows may have been counted by `keep` before a connection was lost, so only its first row is repeated.
+        let mut rows = Vec::new();
+        let mut begun = false;
+        loop {
+            let read = on!(self, statement.clone(), T, |query, pool| {
+                let mut stream = query.fetch(pool);
+                loop {
+                    match stream.try_next().await {
+                        Ok(Some(row)) => {
+                            begun = true;
+                            if !keep(&row) {
+                                break Ok(());
+                            }
+                            rows.push(row);
+                        }
+                        Ok(None) => break Ok(()),
+                        Err(error) => break Err(error),
+                    }
+                }
+            });
+            match read {
+                Ok(()) => return Ok(rows),
+                Err(error) if !begun && self.may_repeat(&error).await => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Ends all connections.
+    pub async fn close(&self) {
+        match self {
+            Self::Sqlite(pool) => pool.close().await,
+            Self::Postgres(pool) => pool.close().await,
+        }
+    }
+
+    /// Whether a read that failed may be repeated: its connection had died with its server, and one that lives can be
+    /// had. The pool drops a dead connection once it is met.
+    async fn may_repeat(&self, error: &sqlx::Error) -> bool {
+        let Self::Postgres(pool) = self else {
+            return false;
+        };
+        if classify(error) != ErrorClass::Disconnected {
+            return false;
+        }
+        for _ in 0..=pool.size() {
+            if sqlx::query("SELECT 1").execute(pool).await.is_ok() {
+                return true;
+            }
+        }
+        false
+    }
+}

@@ -1,0 +1,158 @@
+//! The properties that a server must have, and the sentence for each one that it lacks.
+
+use postgres_kit::{Database, Server};
+use sql_store::{Migrations, PostgresDatabase, PostgresOptions};
+
+/// The component of these tests.
+fn component() -> [Migrations; 1] {
+    let statements = [
+        "CREATE TABLE core.counters (name text COLLATE \"C\" PRIMARY KEY, value bigint NOT NULL)",
+        "ALTER TABLE core.counters ADD COLUMN note text",
+    ];
+    [crate::migrations("counters", &statements)]
+}
+
+fn options(url: &str) -> PostgresOptions {
+    PostgresOptions {
+        allow_fsync_off: true,
+        ..PostgresOptions::new(url)
+    }
+}
+
+async fn migrate(database: &Database) -> Result<(), String> {
+    let owner = options(&database.owner_url);
+    let component = component();
+    let migrated = PostgresDatabase::migrate(&owner, &component, database.app_role);
+    migrated.await.map_err(|error| error.to_string())
+}
+
+/// Returns the sentence with which a database is refused.
+async fn refusal(options: PostgresOptions) -> String {
+    match PostgresDatabase::open(options, &component()).await {
+        Ok(_) => "accepted".to_owned(),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_is_migrated_is_accepted_and_migrating_again_changes_nothing() {
+    let Some(server) = postgres_kit::shared() else {
+        return;
+    };
+    let database = server.database().unwrap();
+    let open = || refusal(options(&database.url));
+    assert_eq!(
+        open().await,
+        "the tables of 'counters' are not up to date; run `tavern migrate`"
+    );
+    for _ in 0..2 {
+        migrate(&database).await.unwrap();
+        assert_eq!(open().await, "accepted");
+    }
+    server
+        .query(
+            &database.name,
+            "UPDATE core._migrations_counters SET success = FALSE WHERE version = 2",
+        )
+        .unwrap();
+    assert!(open().await.contains("are not up to date"));
+    let later = "UPDATE core._migrations_counters SET success = TRUE; \
+                 INSERT INTO core._migrations_counters SELECT 99, description, now(), TRUE, checksum, 1 \
+                 FROM core._migrations_counters LIMIT 1";
+    server.query(&database.name, later).unwrap();
+    assert!(open().await.contains("of a later version"));
+}
+
+#[tokio::test]
+async fn each_obstacle_is_one_line_with_its_remedy_and_never_the_password() {
+    let Some(server) = postgres_kit::shared() else {
+        return;
+    };
+    let database = server.database().unwrap();
+    migrate(&database).await.unwrap();
+    let name = &database.name;
+    server
+        .query(
+            "postgres",
+            &format!(
+                "CREATE DATABASE {name}_ascii ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0"
+            ),
+        )
+        .unwrap();
+    let with_password = |url: String| url.replace("@localhost", ":s3cret@localhost");
+    let with_syncs = PostgresOptions::new(with_password(database.url.clone()));
+    for (refused, expected) in [
+        (
+            options("mysql://s3cret@host/db"),
+            "is not an address of PostgreSQL",
+        ),
+        (
+            options("postgres://[s3cret"),
+            "is not an address of PostgreSQL",
+        ),
+        (
+            options("postgres://tavern:s3cret@127.0.0.1:1/db"),
+            "cannot be reached",
+        ),
+        (
+            options(&with_password(server.url("absent", "tavern"))),
+            "no such database",
+        ),
+        (
+            options(&with_password(server.url(name, "stranger"))),
+            "refused the login",
+        ),
+        (
+            options(&with_password(server.url(name, "postgres"))),
+            "is a superuser",
+        ),
+        (
+            options(&with_password(database.owner_url.clone())),
+            "owns the tables",
+        ),
+        (
+            options(&with_password(
+                server.url(&format!("{name}_ascii"), "tavern"),
+            )),
+            "encoding SQL_ASCII",
+        ),
+        (
+            options(&with_password(format!("{}&sslmode=require", database.url))),
+            "refused TLS",
+        ),
+        (with_syncs, "fsync = off"),
+    ] {
+        let url = refused.url.clone();
+        let sentence = refusal(refused).await;
+        assert!(sentence.contains(expected), "{url}: {sentence}");
+        assert!(
+            !sentence.contains('\n') && !sentence.contains("s3cret"),
+            "{sentence}"
+        );
+    }
+    let (owner, component) = (options(&database.owner_url), component());
+    let unknown = PostgresDatabase::migrate(&owner, &component, "absent").await;
+    assert_eq!(
+        unknown.unwrap_err().to_string(),
+        "there is no role 'absent'; create it: createuser -P absent"
+    );
+    assert!(!format!("{:?}", options("postgres://tavern:s3cret@host/db")).contains("s3cret"));
+}
+
+#[tokio::test]
+async fn a_standby_is_refused_until_it_is_promoted() {
+    let Some(primary) = Server::start(&["fsync = off"]).unwrap() else {
+        return;
+    };
+    let database = primary.database().unwrap();
+    migrate(&database).await.unwrap();
+    let standby = primary.standby().unwrap();
+    let url = standby.url(&database.name, database.app_role);
+    assert_eq!(
+        refusal(options(&url)).await,
+        "the server is a standby; connect to the primary"
+    );
+    primary.stop("immediate").unwrap();
+    standby.promote().unwrap();
+    assert_eq!(refusal(options(&url)).await, "accepted");
+}

@@ -1,0 +1,254 @@
+//! A server in a directory, reached by a socket in it.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use tempfile::TempDir;
+use uuid::Uuid;
+
+use crate::programs::{command, find, give, run};
+
+/// The role that migrates, and the role of the services.
+const ROLES: [&str; 2] = ["tavern_migrate", "tavern"];
+
+/// A server, stopped when it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    programs: PathBuf,
+    directory: PathBuf,
+    /// `None` for a server of several processes, which none of them stops.
+    owned: Option<TempDir>,
+}
+
+/// A database of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Database {
+    /// Its name.
+    pub name: String,
+    /// The address for the role of the services, which owns nothing.
+    pub url: String,
+    /// The address for the role that migrates.
+    pub owner_url: String,
+    /// The name of the role of the services.
+    pub app_role: &'static str,
+}
+
+impl Server {
+    /// Starts a server for one test, with `settings` of its configuration, such as `fsync=on`. `None` where PostgreSQL is
+    /// missing.
+    ///
+    /// # Errors
+    /// A server that does not start.
+    pub fn start(settings: &[&str]) -> anyhow::Result<Option<Self>> {
+        let Some(programs) = find() else {
+            return Ok(None);
+        };
+        let directory = tempfile::Builder::new().prefix("tavern-pg-").tempdir()?;
+        give(directory.path())?;
+        let server = Self {
+            programs,
+            directory: directory.path().to_owned(),
+            owned: Some(directory),
+        };
+        server.initialise(settings)?;
+        server.run_up()?;
+        server.add_roles()?;
+        Ok(Some(server))
+    }
+
+    /// Names a server that several processes share.
+    pub(crate) fn in_directory(programs: PathBuf, directory: PathBuf) -> Self {
+        Self {
+            programs,
+            directory,
+            owned: None,
+        }
+    }
+
+    pub(crate) fn initialise(&self, settings: &[&str]) -> anyhow::Result<()> {
+        let mut initdb = command(&self.programs, "initdb");
+        initdb.arg("-D").arg(self.data());
+        initdb.args([
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--locale=C.UTF-8",
+            "-U",
+            "postgres",
+            "--no-sync",
+        ]);
+        run(&mut initdb)?;
+        let mut lines = format!(
+            "listen_addresses = ''\nunix_socket_directories = '{}'\nmax_connections = 200\nshared_buffers = '64MB'\n",
+            self.directory.display()
+        );
+        for setting in settings {
+            lines.push_str(setting);
+            lines.push('\n');
+        }
+        let configuration = self.data().join("postgresql.auto.conf");
+        Ok(std::fs::write(configuration, lines)?)
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.directory.join("data")
+    }
+
+    /// Starts the server and waits until it answers.
+    ///
+    /// # Errors
+    /// A server that does not start.
+    pub fn run_up(&self) -> anyhow::Result<()> {
+        let mut start = self.pg_ctl();
+        start
+            .args(["-w", "-t", "60", "-l"])
+            .arg(self.directory.join("log"))
+            .arg("start");
+        // The server inherits these; an open pipe would hold up the process that waits for the end of the test.
+        start.stdout(Stdio::null()).stderr(Stdio::null());
+        let status = start.status()?;
+        anyhow::ensure!(
+            status.success(),
+            "the server in {} does not start",
+            self.directory.display()
+        );
+        Ok(())
+    }
+
+    /// Stops the server: `fast` ends its sessions, `immediate` also leaves out the checkpoint, as a crash does.
+    ///
+    /// # Errors
+    /// A server that does not stop.
+    pub fn stop(&self, mode: &str) -> anyhow::Result<()> {
+        run(self.pg_ctl().args(["-w", "-m", mode, "stop"])).map(drop)
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        let mut status = self.pg_ctl();
+        status
+            .arg("status")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        status.status().is_ok_and(|status| status.success())
+    }
+
+    fn pg_ctl(&self) -> std::process::Command {
+        let mut pg_ctl = command(&self.programs, "pg_ctl");
+        pg_ctl.arg("-D").arg(self.data());
+        pg_ctl
+    }
+
+    pub(crate) fn add_roles(&self) -> anyhow::Result<()> {
+        for role in ROLES {
+            self.query("postgres", &format!("CREATE ROLE {role} LOGIN"))?;
+        }
+        Ok(())
+    }
+
+    /// Starts a standby of this server, which repeats its changes as they come.
+    ///
+    /// # Errors
+    /// A server that does not start.
+    pub fn standby(&self) -> anyhow::Result<Self> {
+        let directory = tempfile::Builder::new().prefix("tavern-pg-").tempdir()?;
+        give(directory.path())?;
+        let standby = Self {
+            programs: self.programs.clone(),
+            directory: directory.path().to_owned(),
+            owned: Some(directory),
+        };
+        let mut copy = command(&self.programs, "pg_basebackup");
+        copy.arg("-h")
+            .arg(&self.directory)
+            .args(["-U", "postgres", "-R", "-X", "stream", "-c", "fast", "-D"]);
+        run(copy.arg(standby.data()))?;
+        let socket = format!(
+            "\nunix_socket_directories = '{}'\n",
+            standby.directory.display()
+        );
+        let configuration = standby.data().join("postgresql.auto.conf");
+        let mut lines = std::fs::read_to_string(&configuration)?;
+        lines.push_str(&socket);
+        std::fs::write(configuration, lines)?;
+        standby.run_up()?;
+        Ok(standby)
+    }
+
+    /// Makes a standby the primary, and waits until it is.
+    ///
+    /// # Errors
+    /// A server that is no standby.
+    pub fn promote(&self) -> anyhow::Result<()> {
+        run(self.pg_ctl().args(["-w", "promote"])).map(drop)
+    }
+
+    /// Makes an empty database.
+    ///
+    /// # Errors
+    /// A server that does not answer.
+    pub fn database(&self) -> anyhow::Result<Database> {
+        let name = format!("t{}", Uuid::new_v4().simple());
+        let [owner, app_role] = ROLES;
+        self.query(
+            "postgres",
+            &format!("CREATE DATABASE {name} OWNER {owner} ENCODING 'UTF8' TEMPLATE template0"),
+        )?;
+        Ok(Database {
+            url: self.url(&name, app_role),
+            owner_url: self.url(&name, owner),
+            name,
+            app_role,
+        })
+    }
+
+    /// Returns the address of a database for a role.
+    pub fn url(&self, database: &str, role: &str) -> String {
+        format!(
+            "postgres://{role}@localhost/{database}?host={}",
+            self.directory.display()
+        )
+    }
+
+    /// Returns the socket by which the server is reached.
+    pub fn socket(&self) -> PathBuf {
+        self.directory.join(".s.PGSQL.5432")
+    }
+
+    /// Runs statements as the superuser. Returns the values, a row a line.
+    ///
+    /// # Errors
+    /// A statement that fails.
+    pub fn query(&self, database: &str, text: &str) -> anyhow::Result<String> {
+        let mut psql = command(&self.programs, "psql");
+        psql.args([
+            "-X",
+            "-q",
+            "-A",
+            "-t",
+            "-U",
+            "postgres",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-d",
+            database,
+        ]);
+        psql.arg("-h").arg(&self.directory).args(["-c", text]);
+        Ok(run(&mut psql)?.trim_end().to_owned())
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.owned.is_some() {
+            // It may have been stopped by the test.
+            self.stop("immediate").unwrap_or_default();
+        }
+    }
+}
