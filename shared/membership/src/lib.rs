@@ -35,6 +35,11 @@ pub const MIGRATIONS: Migrations = Migrations::new("membership", &MIGRATOR);
 /// the member after ten of them.
 const USABLE_TENTHS: u32 = 6;
 
+/// Returns the time for which a lease is usable after the sending of its last renewal.
+fn usable(lease: Duration) -> Duration {
+    lease * USABLE_TENTHS / 10
+}
+
 /// The facts that a member states of itself, and the length of its lease.
 #[derive(Clone, Debug)]
 pub struct MemberSettings {
@@ -154,7 +159,7 @@ impl Membership {
 
     /// Whether the lease lasts long enough for an effect to start now.
     pub fn may_start_effects(&self) -> bool {
-        self.age() < self.shared.lease * USABLE_TENTHS / 10 && self.loss().is_none()
+        self.age() < usable(self.shared.lease) && self.loss().is_none()
     }
 
     /// Returns the time since the last confirmed renewal was sent.

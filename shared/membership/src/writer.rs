@@ -34,8 +34,9 @@ impl Membership {
     /// # Errors
     /// The loss of the membership, or the database's error.
     pub async fn add_writer(&self, connection: &mut PgConnection) -> Result<Writer, FenceError> {
+        // The renewal makes a member that fences this one at the same moment look at the row again.
         let made = sqlx::query_scalar(
-            "WITH member AS (SELECT id FROM members WHERE id = $1 AND NOT fenced FOR NO KEY UPDATE) \
+            "WITH member AS (UPDATE members SET renewed = clock_timestamp() WHERE id = $1 AND NOT fenced RETURNING id) \
              INSERT INTO writers (member) SELECT id FROM member RETURNING id",
         );
         let made: Option<i64> = made.bind(self.id()).fetch_optional(connection).await?;
@@ -55,14 +56,17 @@ impl Membership {
         connection: &mut PgConnection,
         writer: &mut Writer,
     ) -> Result<(), FenceError> {
-        let raised = sqlx::query_scalar(
+        // Each attempt has an epoch of its own: one that arrives late, of a connection that was given up, changes nothing.
+        writer.epoch += 1;
+        let raised = sqlx::query(
             "WITH member AS (SELECT id FROM members WHERE id = $1 AND NOT fenced FOR NO KEY UPDATE) \
-             UPDATE writers AS w SET epoch = epoch + 1 FROM member WHERE w.id = $2 RETURNING epoch",
+             UPDATE writers AS w SET epoch = $3 FROM member WHERE w.id = $2 AND w.epoch < $3",
         );
-        let raised = raised.bind(self.id()).bind(writer.id);
-        let raised: Option<i64> = raised.fetch_optional(connection).await?;
-        writer.epoch = raised.ok_or_else(|| self.fenced())?;
-        Ok(())
+        let raised = raised.bind(self.id()).bind(writer.id).bind(writer.epoch);
+        match raised.execute(connection).await?.rows_affected() {
+            0 => Err(self.fenced()),
+            _ => Ok(()),
+        }
     }
 
     /// Notes that another process has fenced this one.

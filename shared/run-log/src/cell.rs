@@ -44,6 +44,8 @@ pub(crate) struct Progress {
     pub(crate) ended: bool,
     /// Whether the log was closed.
     pub(crate) closed: bool,
+    /// The number of times that events which were shown were lost with the server.
+    pub(crate) losses: u32,
 }
 
 /// A place in a run's life: the chain's head, and whether the run has ended there.
@@ -170,13 +172,26 @@ impl RunCell {
         self.advance(place.head.sequence, place.ended);
     }
 
-    /// Moves the high-water mark; it never goes back.
+    /// Notes that events which were shown were lost with the server: followers end, and new ones begin with the rows.
+    pub(crate) fn lose(&self) {
+        {
+            let mut tail = lock(&self.tail);
+            tail.events.clear();
+            tail.bytes = 0;
+        }
+        self.progress.send_modify(|progress| {
+            progress.sequence = 0;
+            progress.losses += 1;
+        });
+    }
+
+    /// Moves the high-water mark; only a loss moves it back.
     pub(crate) fn advance(&self, sequence: u64, ended: bool) {
         self.progress.send_if_modified(|progress| {
             let next = Progress {
                 sequence: progress.sequence.max(sequence),
                 ended: progress.ended || ended,
-                closed: progress.closed,
+                ..*progress
             };
             std::mem::replace(progress, next) != next
         });

@@ -194,7 +194,7 @@ impl<B: Backend> Committer<B> {
     async fn settle_failure(&mut self, group: Group, failure: StoreFailure) {
         let (error, doubtful) = match failure {
             StoreFailure::Constraint(error) => return reject_constraint(group, &error),
-            StoreFailure::Fenced => return reject_fenced(group),
+            StoreFailure::Fenced => return reject_held_elsewhere(group),
             StoreFailure::NotStored(error) => (error, false),
             StoreFailure::Doubtful(error) => (error, true),
         };
@@ -234,7 +234,10 @@ fn settle(step: &mut Step, placed: Placed) {
             step.answer(Err(StepError::Duplicate));
         }
         Placed::HeldElsewhere => step.answer(Err(StepError::HeldElsewhere)),
-        Placed::Behind => step.reject(&mut cell.chain(), AppendError::Unknown),
+        Placed::Behind => {
+            cell.lose();
+            step.reject(&mut cell.chain(), AppendError::Unknown);
+        }
     }
 }
 
@@ -253,8 +256,17 @@ fn reject_fenced(group: Group) {
     }
 }
 
+/// Rejects steps of a process whose runs another one has taken over.
+fn reject_held_elsewhere(group: Group) {
+    for mut step in group {
+        step.answer(Err(StepError::HeldElsewhere));
+        let cell = Arc::clone(&step.cell);
+        step.reject(&mut cell.chain(), AppendError::Fenced);
+    }
+}
+
 /// Waits until the log is being closed.
-async fn closed(closing: &mut watch::Receiver<bool>) {
+pub(crate) async fn closed(closing: &mut watch::Receiver<bool>) {
     // A sender that is gone has dropped the log, whose queue then ends.
     if closing.wait_for(|closing| *closing).await.is_err() {
         std::future::pending::<()>().await;

@@ -75,7 +75,8 @@ impl Engine {
                         .await?
                         .ok_or(CreateError::RunExists),
                     StepError::Append(AppendError::Storage(error)) => Err(error.into()),
-                    StepError::Append(_) | StepError::HeldElsewhere => Err(CreateError::Unknown),
+                    StepError::HeldElsewhere => Err(StorageError::Closed.into()),
+                    StepError::Append(_) => Err(CreateError::Unknown),
                 }
             }
         }
@@ -214,7 +215,7 @@ impl Engine {
         if row.summary.state == RunState::Open {
             return Err(DeleteError::Open);
         }
-        self.send(&cell, row.key, Some(Deletion::Hide)).await?;
+        self.send_deletion(&cell, row.key, Deletion::Hide).await?;
         let last = row.summary.last_sequence;
         self.delete_hidden(&cell, row.key, last).await?;
         Ok(())
@@ -232,11 +233,10 @@ impl Engine {
         }
         let last = row.summary.last_sequence;
         if last > DELETED_TOGETHER {
-            self.send(&cell, row.key, Some(Deletion::Hide)).await?;
+            self.send_deletion(&cell, row.key, Deletion::Hide).await?;
             self.delete_events(&cell, row.key, last).await?;
         }
-        self.send(&cell, row.key, Some(Deletion::Forget)).await?;
-        Ok(())
+        Ok(self.send_deletion(&cell, row.key, Deletion::Forget).await?)
     }
 
     /// Deletes the remaining events of a hidden run.
@@ -247,7 +247,7 @@ impl Engine {
         last: u64,
     ) -> Result<(), StorageError> {
         self.delete_events(cell, key, last).await?;
-        self.send(cell, key, Some(Deletion::Run)).await.map(drop)
+        self.send_deletion(cell, key, Deletion::Run).await
     }
 
     /// Deletes the events of a hidden run in portions.
@@ -261,9 +261,22 @@ impl Engine {
         while up_to < last {
             up_to = last.min(up_to + DELETED_TOGETHER);
             let events = Deletion::Events { up_to };
-            self.send(cell, key, Some(events)).await?;
+            self.send_deletion(cell, key, events).await?;
         }
         Ok(())
+    }
+
+    /// Sends a deletion, as [`Engine::send`] does.
+    async fn send_deletion(
+        &self,
+        cell: &Arc<RunCell>,
+        key: i64,
+        deletion: Deletion,
+    ) -> Result<(), StorageError> {
+        match self.send(cell, key, Some(deletion)).await? {
+            Held::Here => Ok(()),
+            Held::Elsewhere => Err(StorageError::Closed),
+        }
     }
 
     /// Sends a deletion, or what takes a run over, and waits until it and everything queued before is dealt with.

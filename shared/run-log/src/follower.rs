@@ -40,6 +40,8 @@ pub struct Follower {
     position: u64,
     page: usize,
     progress: watch::Receiver<Progress>,
+    /// The losses of the run before it followed.
+    losses: u32,
 }
 
 impl Follower {
@@ -49,6 +51,7 @@ impl Follower {
         let ended = row.summary.finished.is_some();
         let progress = cell.subscribe();
         cell.advance(last, ended);
+        let losses = progress.borrow().losses;
         // A client that follows again after the end receives the terminal event again.
         let end = if ended { last.saturating_sub(1) } else { last };
         Self {
@@ -58,6 +61,7 @@ impl Follower {
             position: after.min(end),
             page: FIRST_PAGE,
             progress,
+            losses,
         }
     }
 
@@ -92,6 +96,10 @@ impl Follower {
     pub async fn next_batch(&mut self) -> Result<Option<Batch>, ReadError> {
         loop {
             let progress = *self.progress.borrow_and_update();
+            if progress.losses != self.losses {
+                // Events that it returned may be gone; its reader follows again.
+                return Err(StorageError::Busy.into());
+            }
             if self.position < progress.sequence {
                 let (after, most) = (self.position, MAX_FOLLOW_BYTES);
                 let events = match self.cell.tail_after(after, PAGE, most) {

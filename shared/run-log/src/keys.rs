@@ -3,10 +3,10 @@
 
 use std::{
     sync::atomic::{AtomicI64, Ordering},
-    time::{Duration, Instant},
+    time::{Duration, SystemTime},
 };
 
-use sqlx::postgres::PgPool;
+use sql_store::{Reader, Statement};
 use tokio::sync::Mutex;
 
 use crate::StorageError;
@@ -28,7 +28,7 @@ pub(crate) enum Keys {
 /// The blocks of keys that a server gives out.
 #[derive(Debug)]
 pub(crate) struct Blocks {
-    pool: PgPool,
+    reader: Reader,
     block: Mutex<Option<Block>>,
 }
 
@@ -36,7 +36,8 @@ pub(crate) struct Blocks {
 struct Block {
     next: i64,
     end: i64,
-    taken: Instant,
+    /// By the clock that also counts while the machine is suspended.
+    taken: SystemTime,
 }
 
 impl Keys {
@@ -46,9 +47,9 @@ impl Keys {
     }
 
     /// Takes blocks from a server.
-    pub(crate) fn of_server(pool: PgPool) -> Self {
+    pub(crate) fn of_server(reader: Reader) -> Self {
         let block = Mutex::default();
-        Self::Blocks(Blocks { pool, block })
+        Self::Blocks(Blocks { reader, block })
     }
 
     /// Returns a key that no run has.
@@ -63,21 +64,25 @@ impl Keys {
     }
 }
 
+impl Block {
+    fn is_of_now(&self) -> bool {
+        self.taken.elapsed().is_ok_and(|age| age < BLOCK_LIFE)
+    }
+}
+
 impl Blocks {
     async fn next(&self) -> Result<i64, StorageError> {
         let mut held = self.block.lock().await;
         let usable = held
             .as_ref()
-            .is_some_and(|block| block.next < block.end && block.taken.elapsed() < BLOCK_LIFE);
+            .is_some_and(|block| block.next < block.end && block.is_of_now());
         if !usable {
-            let first: i64 = sqlx::query_scalar("SELECT take_run_keys($1)")
-                .bind(BLOCK)
-                .fetch_one(&self.pool)
-                .await?;
+            let take = Statement::new("SELECT take_run_keys($1)").bind(BLOCK);
+            let (first,): (i64,) = self.reader.fetch_one(take).await?;
             *held = Some(Block {
                 next: first,
                 end: first + BLOCK,
-                taken: Instant::now(),
+                taken: SystemTime::now(),
             });
         }
         let block = held.as_mut().ok_or(StorageError::Closed)?;

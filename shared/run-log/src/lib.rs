@@ -69,7 +69,7 @@ pub use event::{Event, Hash, NewEvent};
 pub use follower::{Batch, Follower};
 pub use log::RunLogs;
 pub use outcome::{Created, Fault, Reopened, Verification};
-pub use postgres::MIGRATIONS;
+pub use postgres::SERVER_MIGRATIONS;
 pub use retention::{PassReport, Retention, RetentionError, RetentionGuard, RetentionPeriods};
 pub use run::{
     NewRun, Order, Owners, RequestKey, RunFilter, RunPage, RunState, RunSummary, StateFilter,

@@ -73,6 +73,13 @@ pub(crate) fn check_run(run: &NewRun, events: &[NewEvent]) -> Result<usize, Vec<
         if text.len() > MAX_TEXT_BYTES {
             violations.push(too_large(place, text.len(), MAX_TEXT_BYTES, "bytes"));
         }
+        if text.contains('\0') {
+            let problem = "has a NUL, which a database does not store in a text".to_owned();
+            violations.push(Violation {
+                place: place.to_owned(),
+                problem,
+            });
+        }
     }
     if run.kind.is_empty() {
         let problem = "is empty; name the sort of run".to_owned();

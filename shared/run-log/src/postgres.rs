@@ -20,7 +20,7 @@ use backend::PostgresBackend;
 static MIGRATOR: Migrator = sqlx::migrate!("migrations/postgres");
 
 /// The migrations of the tables in a PostgreSQL database. Those of the members come before.
-pub const MIGRATIONS: Migrations = Migrations::new("run_log", &MIGRATOR);
+pub const SERVER_MIGRATIONS: Migrations = Migrations::new("run_log", &MIGRATOR);
 
 /// The largest number of runs of fenced members that are freed in one statement.
 const FREED_TOGETHER: i64 = 500;
@@ -37,11 +37,12 @@ pub(crate) async fn open(
     let mut connection = membership.connect().await?;
     let writer = membership.add_writer(&mut connection).await?;
     free_runs(&mut connection).await?;
-    let pool = membership.database().reader().clone();
+    let reader = Reader::Postgres(membership.database().reader().clone());
     let storage = Storage {
-        reader: Reader::Postgres(pool.clone()),
+        reader: reader.clone(),
         service: Some(service),
-        keys: Keys::of_server(pool),
+        owned: None,
+        keys: Keys::of_server(reader),
         window,
         closing: watch::Sender::new(false),
     };
@@ -50,12 +51,13 @@ pub(crate) async fn open(
     Ok(storage.start(backend).await?)
 }
 
-/// Frees the runs of members that are fenced, so that others take them over.
+/// Frees the runs of members that are fenced or have left, so that others take them over.
 async fn free_runs(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     loop {
         let freed = sqlx::query(
-            "UPDATE runs SET holder = NULL WHERE key IN (SELECT key FROM runs \
-             JOIN members ON members.id = runs.holder AND members.fenced LIMIT $1 FOR UPDATE OF runs SKIP LOCKED)",
+            "UPDATE runs SET holder = NULL WHERE key IN (SELECT key FROM runs WHERE holder IS NOT NULL \
+             AND NOT EXISTS (SELECT 1 FROM members WHERE members.id = runs.holder AND NOT members.fenced) \
+             LIMIT $1 FOR UPDATE SKIP LOCKED)",
         );
         let freed = freed.bind(FREED_TOGETHER).execute(&mut *connection).await?;
         if freed.rows_affected() == 0 {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Mutex};
 
 use async_trait::async_trait;
 use core_types::{Durability, Principal, RequestId, RunId, RunOwner, Tenant, Timestamp};
-use sql_store::{Reader, Statement};
+use sql_store::{Reader, SqliteDatabase, Statement};
 use sqlx::FromRow;
 use tokio::{
     sync::{mpsc, watch},
@@ -26,6 +26,8 @@ pub(crate) struct StoredRuns {
     pub(crate) reader: Reader,
     /// The service whose runs are read; `None` where the database holds those of one service.
     pub(crate) service: Option<RunOwner>,
+    /// The file, which is closed with the log; a database of a server is the process's.
+    pub(crate) owned: Option<SqliteDatabase>,
     pub(crate) maintenance: mpsc::Sender<MaintenanceTask>,
     /// Asks the committing task to end.
     pub(crate) closing: watch::Sender<bool>,
@@ -397,7 +399,9 @@ impl Store for StoredRuns {
             }
         }
         runs.close();
-        self.reader.close().await;
+        if let Some(database) = &self.owned {
+            database.close().await;
+        }
     }
 }
 

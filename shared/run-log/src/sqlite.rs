@@ -46,6 +46,7 @@ pub(crate) async fn open(
     let storage = Storage {
         reader: Reader::Sqlite(database.reader().clone()),
         service: None,
+        owned: Some(database.clone()),
         keys: Keys::counted(next_key),
         window,
         closing: watch::Sender::new(false),

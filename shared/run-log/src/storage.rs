@@ -6,7 +6,7 @@ use std::{
 };
 
 use core_types::RunOwner;
-use sql_store::Reader;
+use sql_store::{Reader, SqliteDatabase};
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::{
@@ -29,6 +29,8 @@ pub(crate) struct Storage {
     pub(crate) reader: Reader,
     /// The service whose runs the log has; `None` where the database holds those of one service.
     pub(crate) service: Option<RunOwner>,
+    /// The file, which is closed with the log; a database of a server is the process's.
+    pub(crate) owned: Option<SqliteDatabase>,
     pub(crate) keys: Keys,
     /// The time that an event at `Durability::Batched` waits for its commit.
     pub(crate) window: Duration,
@@ -53,6 +55,7 @@ impl Storage {
         let store = Arc::new(StoredRuns {
             reader: self.reader,
             service: self.service,
+            owned: self.owned,
             maintenance,
             closing: self.closing,
             tasks: Mutex::new(tasks),

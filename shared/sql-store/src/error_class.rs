@@ -114,7 +114,8 @@ fn of_postgres(code: &str) -> ErrorClass {
         // The server shuts down, crashed or starts, or the connection failed.
         "57P01" | "57P02" | "57P03" | "57P05" | "25P03" => ErrorClass::Disconnected,
         "XX001" | "XX002" => ErrorClass::Corrupt,
-        _ if code.starts_with("08") => ErrorClass::Disconnected,
+        // A message that the server cannot read would be refused again.
+        _ if code.starts_with("08") && code != "08P01" => ErrorClass::Disconnected,
         _ if code.starts_with("23") => ErrorClass::Constraint,
         _ => ErrorClass::Other,
     }

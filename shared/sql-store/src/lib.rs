@@ -18,9 +18,10 @@
 //! # PostgreSQL
 //!
 //! [`postgres`] is a database of a server, which all services share, in the schema `core`. [`statement`] runs one text
-//! on either database, where their SQL agrees.
+//! on either [`database`], where their SQL agrees.
 
 pub mod data_dir;
+pub mod database;
 pub mod error_class;
 pub mod migrations;
 pub mod postgres;
@@ -30,6 +31,7 @@ pub mod tenant_rows;
 pub mod vacuum;
 
 pub use data_dir::{DataDir, DataDirError};
+pub use database::{Database, Session, Transaction};
 pub use error_class::{ErrorClass, StoreError, classify};
 pub use migrations::Migrations;
 pub use postgres::{PostgresDatabase, PostgresError, PostgresOptions};

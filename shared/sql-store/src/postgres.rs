@@ -80,6 +80,8 @@ impl std::fmt::Debug for PostgresOptions {
 pub struct PostgresDatabase {
     reader: PgPool,
     options: Arc<PgConnectOptions>,
+    /// The longest wait for a new connection.
+    patience: Duration,
 }
 
 /// The properties of a server and of the connected role that decide whether it can be used.
@@ -103,7 +105,7 @@ impl PostgresDatabase {
         migrations: &[Migrations],
     ) -> Result<Self, PostgresError> {
         let connect = options.connect_options()?;
-        let mut connection = connect_checked(&connect).await?;
+        let mut connection = connect_checked(&connect, options.acquire_timeout).await?;
         let server = Server::read(&mut connection).await?;
         server.check(&options)?;
         server.check_role()?;
@@ -113,10 +115,12 @@ impl PostgresDatabase {
             .acquire_timeout(options.acquire_timeout)
             // A read that meets a dead connection is repeated on another.
             .test_before_acquire(false)
+            .after_connect(|connection, _| Box::pin(refuse_standby(connection)))
             .connect_lazy_with(connect.clone());
         let database = Self {
             reader,
             options: Arc::new(connect),
+            patience: options.acquire_timeout,
         };
         for component in migrations {
             let differs = component.differs_on_server(&database.reader);
@@ -144,7 +148,7 @@ impl PostgresDatabase {
         app_role: &str,
     ) -> Result<(), PostgresError> {
         let connect = options.connect_options()?;
-        let mut connection = connect_checked(&connect).await?;
+        let mut connection = connect_checked(&connect, options.acquire_timeout).await?;
         Server::read(&mut connection).await?.check(options)?;
         let role: Option<String> =
             sqlx::query_scalar("SELECT quote_ident(rolname) FROM pg_roles WHERE rolname = $1")
@@ -184,7 +188,7 @@ impl PostgresDatabase {
     /// # Errors
     /// The database's error.
     pub async fn connect(&self) -> Result<PgConnection, sqlx::Error> {
-        self.options.connect().await
+        connect_in_time(&self.options, self.patience).await
     }
 
     /// Closes every pooled connection.
@@ -250,8 +254,36 @@ impl Server {
     }
 }
 
-async fn connect_checked(options: &PgConnectOptions) -> Result<PgConnection, PostgresError> {
-    options.connect().await.map_err(PostgresError::of)
+async fn connect_checked(
+    options: &PgConnectOptions,
+    patience: Duration,
+) -> Result<PgConnection, PostgresError> {
+    let connected = connect_in_time(options, patience).await;
+    connected.map_err(PostgresError::of)
+}
+
+/// Connects to a server, which may have vanished without a word.
+async fn connect_in_time(
+    options: &PgConnectOptions,
+    patience: Duration,
+) -> Result<PgConnection, sqlx::Error> {
+    match tokio::time::timeout(patience, options.connect()).await {
+        Ok(connected) => connected,
+        Err(_) => Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())),
+    }
+}
+
+/// Refuses a connection to a standby, which repeats the changes of another server later than they are made.
+async fn refuse_standby(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let is_standby: bool = sqlx::query_scalar("SELECT pg_is_in_recovery()")
+        .fetch_one(connection)
+        .await?;
+    match is_standby {
+        true => Err(sqlx::Error::Configuration(
+            ServerFault::Standby.to_string().into(),
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Runs statements whose only outside part is a name that the server has quoted.

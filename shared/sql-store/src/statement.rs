@@ -11,6 +11,9 @@ use sqlx::{
 
 use crate::{ErrorClass, classify};
 
+/// The largest number of repeats of a read whose connection was lost; more than a pool has connections.
+const REPEATS: u32 = 16;
+
 /// A statement with its arguments. Its text consists of parts that are written in the program, and names the
 /// arguments `$1`, `$2` and so on, in the order in which they are bound.
 #[derive(Clone, Debug)]
@@ -75,6 +78,20 @@ impl Statement {
         self
     }
 
+    /// Appends the places of arguments with commas between them, and binds them. None becomes NULL, which equals nothing.
+    pub fn push_list<V: Into<Value>>(&mut self, values: impl IntoIterator<Item = V>) -> &mut Self {
+        self.push("NULL");
+        for value in values {
+            self.push(", ").push_bind(value);
+        }
+        self
+    }
+
+    /// Returns the text, whose parts are written in the program, and the arguments.
+    pub(crate) fn into_parts(self) -> (AssertSqlSafe<String>, Vec<Value>) {
+        (AssertSqlSafe(self.text.into_owned()), self.arguments)
+    }
+
     /// Appends a part of the text.
     pub fn push(&mut self, part: &'static str) -> &mut Self {
         self.text.to_mut().push_str(part);
@@ -110,25 +127,7 @@ pub enum Reader {
     Postgres(PgPool),
 }
 
-/// Runs a statement on the pool of a reader, as rows of type `$row`.
-macro_rules! on {
-    ($reader:expr, $statement:expr, $row:ty, |$query:ident, $pool:ident| $run:expr) => {{
-        let Statement { text, arguments } = $statement;
-        // A text consists of parts that are written in the program.
-        let text = AssertSqlSafe(text.into_owned());
-        match $reader {
-            Reader::Sqlite($pool) => {
-                let $query = bound!(sqlx::query_as::<_, $row>(text), arguments);
-                $run
-            }
-            Reader::Postgres($pool) => {
-                let $query = bound!(sqlx::query_as::<_, $row>(text), arguments);
-                $run
-            }
-        }
-    }};
-}
-
+/// Binds the arguments of a statement to a query of either database.
 macro_rules! bound {
     ($query:expr, $arguments:expr) => {{
         let mut query = $query;
@@ -141,6 +140,24 @@ macro_rules! bound {
             };
         }
         query
+    }};
+}
+pub(crate) use bound;
+
+/// Runs a statement on the pool of a reader, as rows of type `$row`.
+macro_rules! on {
+    ($reader:expr, $statement:expr, $row:ty, |$query:ident, $pool:ident| $run:expr) => {{
+        let (text, arguments) = $statement.into_parts();
+        match $reader {
+            Reader::Sqlite($pool) => {
+                let $query = bound!(sqlx::query_as::<_, $row>(text), arguments);
+                $run
+            }
+            Reader::Postgres($pool) => {
+                let $query = bound!(sqlx::query_as::<_, $row>(text), arguments);
+                $run
+            }
+        }
     }};
 }
 
@@ -164,12 +181,13 @@ impl Reader {
         &self,
         statement: Statement,
     ) -> Result<Option<T>, sqlx::Error> {
+        let mut repeats = 0..REPEATS;
         loop {
             let read = on!(self, statement.clone(), T, |query, pool| query
                 .fetch_optional(pool)
                 .await);
             match read {
-                Err(error) if self.may_repeat(&error).await => {}
+                Err(error) if repeats.next().is_some() && self.may_repeat(&error).await => {}
                 done => return done,
             }
         }
@@ -196,6 +214,7 @@ impl Reader {
         // Rows may have been counted by `keep` before a connection was lost, so only its first row is repeated.
         let mut rows = Vec::new();
         let mut begun = false;
+        let mut repeats = 0..REPEATS;
         loop {
             let read = on!(self, statement.clone(), T, |query, pool| {
                 let mut stream = query.fetch(pool);
@@ -215,23 +234,16 @@ impl Reader {
             });
             match read {
                 Ok(()) => return Ok(rows),
-                Err(error) if !begun && self.may_repeat(&error).await => {}
+                Err(error)
+                    if !begun && repeats.next().is_some() && self.may_repeat(&error).await => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Ends all connections.
-    pub async fn close(&self) {
-        match self {
-            Self::Sqlite(pool) => pool.close().await,
-            Self::Postgres(pool) => pool.close().await,
-        }
-    }
-
     /// Whether a read that failed may be repeated: its connection had died with its server, and one that lives can be
     /// had. The pool drops a dead connection once it is met.
-    async fn may_repeat(&self, error: &sqlx::Error) -> bool {
+    pub(crate) async fn may_repeat(&self, error: &sqlx::Error) -> bool {
         let Self::Postgres(pool) = self else {
             return false;
         };
@@ -239,8 +251,10 @@ impl Reader {
             return false;
         }
         for _ in 0..=pool.size() {
-            if sqlx::query("SELECT 1").execute(pool).await.is_ok() {
-                return true;
+            match sqlx::query("SELECT 1").execute(pool).await {
+                Ok(_) => return true,
+                Err(error) if classify(&error) == ErrorClass::Disconnected => {}
+                Err(_) => return false,
             }
         }
         false

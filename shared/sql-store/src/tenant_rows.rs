@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use core_types::Tenant;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, sqlite::SqliteConnectOptions};
 
-use crate::{error_class::StoreError, sqlite::SqliteDatabase};
+use crate::{Database, Statement, error_class::StoreError};
 
 /// A table with a column `tenant`.
 #[derive(Clone, Copy, Debug)]
@@ -22,31 +22,32 @@ pub struct TenantTable {
 /// # Errors
 /// A database that does not work.
 pub async fn remove_rows(
-    database: &SqliteDatabase,
+    database: impl Into<Database>,
     tables: &[TenantTable],
     tenant: Tenant,
     limit: u32,
 ) -> Result<u64, StoreError> {
-    let mut transaction = database.begin_write().await?;
+    let mut transaction = database.into().begin().await?;
+    let mut session = transaction.session();
     let mut left = 0;
     for TenantTable { name, key } in tables {
-        // The texts hold only names that are written in the program.
-        let delete = format!(
-            "DELETE FROM {name} WHERE (tenant, {key}) IN \
-             (SELECT tenant, {key} FROM {name} WHERE tenant = ?1 LIMIT ?2)"
-        );
-        sqlx::query(AssertSqlSafe(delete))
-            .bind(tenant.as_str())
-            .bind(limit)
-            .execute(&mut *transaction)
-            .await?;
-        let count =
-            format!("SELECT COUNT(*) FROM (SELECT 1 FROM {name} WHERE tenant = ?1 LIMIT ?2)");
-        let rows: i64 = sqlx::query_scalar(AssertSqlSafe(count))
-            .bind(tenant.as_str())
-            .bind(limit)
-            .fetch_one(&mut *transaction)
-            .await?;
+        let mut delete = Statement::new("DELETE FROM ");
+        delete.push(name).push(" WHERE (tenant, ").push(key);
+        delete
+            .push(") IN (SELECT tenant, ")
+            .push(key)
+            .push(" FROM ")
+            .push(name);
+        delete.push(" WHERE tenant = ").push_bind(tenant.as_str());
+        delete.push(" LIMIT ").push_bind(limit).push(")");
+        session.execute(delete).await?;
+        let mut count = Statement::new("SELECT COUNT(*) FROM (SELECT 1 FROM ");
+        count
+            .push(name)
+            .push(" WHERE tenant = ")
+            .push_bind(tenant.as_str());
+        count.push(" LIMIT ").push_bind(limit).push(") AS rows");
+        let (rows,): (i64,) = session.fetch_one(count).await?;
         left += rows.unsigned_abs();
     }
     transaction.commit().await?;

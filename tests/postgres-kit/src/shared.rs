@@ -57,7 +57,7 @@ fn hold(server: &Server) -> anyhow::Result<File> {
 /// Starts the process that stops the server once no test process has held it for a look, one each 15 s.
 fn guard(server: &Server, users: &Path) -> anyhow::Result<()> {
     let script = "while sleep 15; do flock --nonblock --exclusive \"$0\" sh -c \
-        'kill -QUIT \"$(head -n 1 \"$0/data/postmaster.pid\")\"; while [ -e \"$0/data/postmaster.pid\" ]; \
+        'pid=$(head -n 1 \"$0/data/postmaster.pid\"); kill -QUIT \"$pid\"; while kill -0 \"$pid\"; \
         do sleep 0.1; done; rm -rf \"$0\"' \"$1\" && exit; done";
     let mut guard = Command::new("setsid");
     guard

@@ -6,12 +6,15 @@ use core_types::RunOwner;
 use membership::{FenceError, Membership, Writer};
 use sql_store::{ErrorClass, classify};
 use sqlx::{Connection, PgConnection};
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
 
 use super::batch;
 use crate::{
     StorageError,
-    committer::{Backend, Placed, StoreFailure},
+    committer::{self, Backend, Placed, StoreFailure},
     maintenance::{REQUESTS, Work},
     step::Step,
 };
@@ -19,6 +22,10 @@ use crate::{
 /// The first wait before a new attempt to connect; each later one is twice as long, up to [`LONGEST_WAIT`].
 const FIRST_WAIT: Duration = Duration::from_millis(20);
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
+/// The longest wait for an answer; the server ends a statement earlier.
+const LONGEST_ANSWER: Duration = Duration::from_secs(20);
+/// The largest number of connections that one group may lose.
+const MOST_LOSSES: u32 = 8;
 
 /// Owns the connection that writes, and its fence.
 #[derive(Debug)]
@@ -37,21 +44,28 @@ pub(super) struct PostgresBackend {
 
 /// The reason for which a statement was not carried out, or may not have been.
 enum Failed {
-    /// Its answer is missing.
+    /// Its answer is missing; the next connection shows whether it was carried out.
     Lost(sqlx::Error),
     /// The server refused it.
     Refused(sqlx::Error),
+    /// The answer cannot be read.
+    Unread(sqlx::Error),
     /// The process may not write any more.
     Fenced,
 }
 
 impl From<sqlx::Error> for Failed {
     fn from(error: sqlx::Error) -> Self {
-        match (&error, classify(&error)) {
-            (sqlx::Error::Database(_), ErrorClass::Disconnected) => Self::Lost(error),
+        match &error {
+            sqlx::Error::Database(_) if classify(&error) == ErrorClass::Disconnected => {
+                Self::Lost(error)
+            }
             // Values that cannot be encoded were not sent.
-            (sqlx::Error::Database(_) | sqlx::Error::Encode(_), _) => Self::Refused(error),
-            _ => Self::Lost(error),
+            sqlx::Error::Database(_) | sqlx::Error::Encode(_) => Self::Refused(error),
+            sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => {
+                Self::Lost(error)
+            }
+            _ => Self::Unread(error),
         }
     }
 }
@@ -78,26 +92,32 @@ impl PostgresBackend {
     /// connection is carried out or never will be. Waits while the server cannot be reached.
     ///
     /// # Errors
-    /// The process is no longer a member, or the log is being closed; then it is not known which steps are stored.
-    async fn reconnect(&mut self) -> Result<(), StoreFailure> {
-        let mut wait = FIRST_WAIT;
+    /// The process is no longer a member, or the log is being closed.
+    async fn reconnect(&mut self) -> Result<(), StorageError> {
+        let (mut wait, membership) = (FIRST_WAIT, self.membership.clone());
         while self.connection.is_none() {
-            match self.try_connect().await {
+            let mut closing = self.closing.clone();
+            let connected = tokio::select! {
+                connected = self.try_connect() => connected,
+                _ = membership.lost() => return Err(StorageError::Closed),
+                () = committer::closed(&mut closing) => {
+                    // One attempt more, so that a log that is closed in order frees its runs.
+                    self.try_connect().await
+                }
+            };
+            match connected {
                 Ok(connection) => {
                     self.connection = Some(connection);
                     self.syncs = true;
                     self.generation += 1;
                 }
-                Err(FenceError::Lost(_)) => return Err(StoreFailure::Fenced),
+                Err(FenceError::Lost(_)) => return Err(StorageError::Closed),
                 Err(FenceError::Failed(error)) if *self.closing.borrow() => {
-                    return Err(StoreFailure::Doubtful(error.into()));
+                    return Err(error.into());
                 }
                 Err(FenceError::Failed(error)) => {
                     tracing::warn!(%error, "the run log waits for the database");
-                    tokio::select! {
-                        () = sleep(wait) => {}
-                        _ = self.membership.lost() => return Err(StoreFailure::Fenced),
-                    }
+                    sleep(wait).await;
                     wait = LONGEST_WAIT.min(wait * 2);
                 }
             }
@@ -113,10 +133,32 @@ impl PostgresBackend {
         Ok(connection)
     }
 
+    /// Returns the outcomes of steps whose answer was lost, or `None` if they are not stored, once that can be read.
+    async fn outcome(&mut self, steps: &[Step]) -> Result<Option<Vec<Placed>>, StorageError> {
+        loop {
+            self.reconnect().await?;
+            let Some(connection) = &mut self.connection else {
+                return Err(StorageError::Closed);
+            };
+            let member = self.membership.id();
+            match in_time(batch::outcome(connection, member, steps)).await {
+                Ok(outcome) => return Ok(outcome),
+                Err(error) => {
+                    tracing::warn!(%error, "the outcome of a commit of the run log cannot be read");
+                    self.connection = None;
+                    sleep(FIRST_WAIT).await;
+                }
+            }
+        }
+    }
+
     /// Stores steps in one statement, unless the connection is lost.
     async fn try_store(&mut self, steps: &[Step]) -> Result<Vec<Placed>, Failed> {
         let generation = self.generation;
-        let syncs = !steps.iter().all(|step| step.may_wait);
+        // A step with a waiting caller, or of a run that is synced, is on disk before it is acknowledged.
+        let syncs = steps
+            .iter()
+            .any(|step| !step.may_wait || step.reply.is_some());
         let Some(connection) = &mut self.connection else {
             return Err(Failed::Lost(sqlx::Error::WorkerCrashed));
         };
@@ -125,36 +167,42 @@ impl PostgresBackend {
                 true => "SET synchronous_commit = on",
                 false => "SET synchronous_commit = off",
             };
-            sqlx::query(text).execute(&mut *connection).await?;
+            in_time(sqlx::query(text).execute(&mut *connection)).await?;
             self.syncs = syncs;
         }
-        let behind = batch::behind(connection, steps, generation).await?;
+        let behind = in_time(batch::behind(connection, steps, generation)).await?;
         let session = batch::Session {
             writer: self.writer,
             member: self.membership.id(),
             service: self.service,
         };
-        let Some(placed) = batch::store(connection, &session, steps, &behind).await? else {
-            return Err(Failed::Fenced);
-        };
-        for (step, _) in steps
-            .iter()
-            .zip(&placed)
-            .filter(|(_, placed)| **placed == Placed::Stored)
-        {
-            step.cell.confirm(generation);
+        let stored = in_time(batch::store(connection, &session, steps, &behind)).await?;
+        let placed = stored.ok_or(Failed::Fenced)?;
+        for (step, placed) in steps.iter().zip(&placed) {
+            if *placed == Placed::Stored && step.deletion.is_none() {
+                step.cell.confirm(generation);
+            }
         }
         Ok(placed)
     }
-}
 
-impl PostgresBackend {
     /// Stores steps in one commit, on as many connections as it takes.
     async fn store_together(&mut self, steps: &[Step]) -> Result<Vec<Placed>, StoreFailure> {
-        loop {
+        for losses in 0..MOST_LOSSES {
+            if let Err(error) = self.reconnect().await {
+                return Err(match (losses, self.membership.loss()) {
+                    (0, Some(_)) => StoreFailure::Fenced,
+                    (0, None) => StoreFailure::NotStored(error),
+                    _ => StoreFailure::Doubtful(error),
+                });
+            }
+            if losses == 0 && self.membership.loss().is_some() {
+                return Err(StoreFailure::Fenced);
+            }
             let error = match self.try_store(steps).await {
                 Ok(placed) => return Ok(placed),
                 Err(Failed::Lost(error)) => error,
+                Err(Failed::Unread(error)) => return Err(StoreFailure::Doubtful(error.into())),
                 Err(Failed::Fenced) => {
                     drop(self.membership.fenced());
                     return Err(StoreFailure::Fenced);
@@ -171,16 +219,24 @@ impl PostgresBackend {
             tracing::warn!(%error, steps = steps.len(), "the answer to a commit of the run log was lost");
             // Its server may not answer, so it is not closed in order.
             self.connection = None;
-            self.reconnect().await?;
-            // Since the raise, the statement was carried out or never will be. If that cannot be read, or if nothing was
-            // stored, it is repeated, on the next connection if need be.
-            if let Some(connection) = &mut self.connection
-                && let Ok(Some(placed)) =
-                    batch::outcome(connection, self.membership.id(), steps).await
-            {
-                return Ok(placed);
+            match self.outcome(steps).await {
+                Ok(Some(placed)) => return Ok(placed),
+                Ok(None) => sleep(FIRST_WAIT * losses).await,
+                Err(error) => return Err(StoreFailure::Doubtful(error)),
             }
         }
+        // Such a group may end its session each time.
+        Err(StoreFailure::Doubtful(StorageError::Busy))
+    }
+}
+
+/// Waits for an answer of the server, which may have vanished without a word.
+async fn in_time<T>(
+    answer: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, sqlx::Error> {
+    match timeout(LONGEST_ANSWER, answer).await {
+        Ok(answer) => answer,
+        Err(_) => Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())),
     }
 }
 
@@ -193,24 +249,31 @@ impl Backend for PostgresBackend {
         for steps in steps.chunk_by(together) {
             match self.store_together(steps).await {
                 Ok(placed) => all.extend(placed),
+                Err(failure) if all.is_empty() => return Err(failure),
                 // The steps before are stored.
-                Err(StoreFailure::Constraint(error)) if !all.is_empty() => {
+                Err(StoreFailure::Constraint(error)) => {
                     return Err(StoreFailure::Doubtful(error.into()));
                 }
-                Err(StoreFailure::NotStored(error)) if !all.is_empty() => {
+                Err(StoreFailure::NotStored(error) | StoreFailure::Doubtful(error)) => {
                     return Err(StoreFailure::Doubtful(error));
                 }
-                Err(failure) => return Err(failure),
+                Err(StoreFailure::Fenced) => {
+                    return Err(StoreFailure::Doubtful(StorageError::Closed));
+                }
             }
         }
         Ok(all)
     }
 
     async fn is_stored(&mut self, step: &Step) -> Option<bool> {
+        if step.events.is_empty() && step.create.is_none() && step.deletion.is_none() {
+            // A phase, or a rest, leaves no trace by which this step is known.
+            return None;
+        }
         let connection = self.connection.as_mut()?;
         let member = self.membership.id();
-        let outcome = batch::outcome(connection, member, std::slice::from_ref(step)).await;
-        Some(outcome.ok()?.is_some())
+        let outcome = batch::outcome(connection, member, std::slice::from_ref(step));
+        Some(in_time(outcome).await.ok()?.is_some())
     }
 
     async fn maintain(&mut self, work: Work) -> Result<u64, StorageError> {
@@ -241,12 +304,16 @@ impl Backend for PostgresBackend {
     }
 
     async fn close(mut self) {
+        if self.connection.is_none() {
+            self.connection = self.try_connect().await.ok();
+        }
         let Some(mut connection) = self.connection.take() else {
+            // The runs are freed once the lease has ended.
             return;
         };
-        let member = self.membership.id();
-        let closed = batch::release(&mut connection, self.writer, (member, self.service)).await;
-        if let Err(error) = closed.and(connection.close().await) {
+        let holder = (self.membership.id(), self.service);
+        let released = in_time(batch::release(&mut connection, self.writer, holder)).await;
+        if let Err(error) = released.and(in_time(connection.close()).await) {
             tracing::warn!(%error, "the run log's connection did not close cleanly");
         }
     }

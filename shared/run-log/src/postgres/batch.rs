@@ -25,20 +25,20 @@ pub(super) struct Session<'a> {
 }
 
 /// Returns the runs of steps whose last acknowledged event is not there, after a new connection was made: it was lost
-/// with the server.
+/// with the server. The head of a run is compared once per connection.
 pub(super) async fn behind(
     connection: &mut PgConnection,
     steps: &[Step],
     generation: u64,
 ) -> Result<BTreeSet<i64>, sqlx::Error> {
-    let unconfirmed = steps.iter().filter(|step| {
-        step.create.is_none() && !step.events.is_empty() && !step.cell.is_confirmed(generation)
-    });
+    let new = steps.iter().filter(|step| step.create.is_some());
+    let new: BTreeSet<i64> = new.map(|step| step.key).collect();
     let mut heads = BTreeMap::new();
-    for step in unconfirmed {
-        let head = step.cell.chain().durable().head;
-        if head.sequence > 0 {
-            heads.insert(step.key, head);
+    for step in steps {
+        // A run that is taken over is read after this step.
+        let is_read = step.takes_over || step.deletion.is_some() || new.contains(&step.key);
+        if !is_read && !step.cell.is_confirmed(generation) {
+            heads.insert(step.key, step.cell.chain().durable().head);
         }
     }
     if heads.is_empty() {
@@ -50,7 +50,8 @@ pub(super) async fn behind(
     let behind: Vec<i64> = sqlx::query_scalar(
         "SELECT run FROM unnest($1::bigint[], $2::bigint[], $3::bytea[]) AS head (run, sequence, hash) \
          WHERE NOT EXISTS (SELECT 1 FROM events WHERE events.run = head.run \
-             AND events.sequence = head.sequence AND events.hash = head.hash)",
+             AND events.sequence = head.sequence AND events.hash = head.hash) \
+         AND (head.sequence > 0 OR NOT EXISTS (SELECT 1 FROM runs WHERE runs.key = head.run))",
     )
     .bind(keys)
     .bind(sequences)

@@ -81,7 +81,6 @@ impl Backend for SqliteBackend {
         {
             tracing::warn!(%error, "the run log's connection did not close cleanly");
         }
-        self.database.close().await;
     }
 }
 

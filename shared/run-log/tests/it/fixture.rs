@@ -55,7 +55,7 @@ pub(crate) async fn postgres() -> Option<Fixture> {
 }
 
 /// The migrations of a run log at a server.
-pub(crate) const MIGRATIONS: [Migrations; 2] = [membership::MIGRATIONS, run_log::MIGRATIONS];
+pub(crate) const MIGRATIONS: [Migrations; 2] = [membership::MIGRATIONS, run_log::SERVER_MIGRATIONS];
 
 /// Returns options for addresses of the server of tests, which may run without syncs.
 pub(crate) fn options(url: &str) -> PostgresOptions {
@@ -76,11 +76,16 @@ pub(crate) async fn migrated(database: &Database) -> String {
 
 /// Becomes a member with a lease of 1 s.
 pub(crate) async fn join(url: &str) -> Membership {
+    join_for(url, Duration::from_secs(1)).await
+}
+
+/// Becomes a member with a lease.
+pub(crate) async fn join_for(url: &str, lease: Duration) -> Membership {
     let database = PostgresDatabase::open(options(url), &MIGRATIONS)
         .await
         .unwrap();
     let settings = MemberSettings {
-        lease: Duration::from_secs(1),
+        lease,
         ..MemberSettings::new("workflow-execution", "127.0.0.1:7702")
     };
     Membership::join(database, settings).await.unwrap()

@@ -21,7 +21,10 @@ fn repeats(variable: &str, small: u32) -> u32 {
 
 /// Returns the log of a new member at an address.
 async fn log_at(url: &str) -> (RunLogs, Membership) {
-    let membership = join(url).await;
+    log_of(join(url).await).await
+}
+
+async fn log_of(membership: Membership) -> (RunLogs, Membership) {
     let log = RunLogs::open_shared(membership.clone(), RunOwner::Workflow);
     (log.await.unwrap(), membership)
 }

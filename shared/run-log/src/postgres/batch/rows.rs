@@ -243,7 +243,7 @@ pub(super) fn mixed_text() -> String {
              $38::integer[], $39::bigint[], $40::bigint[], $41::bytea[]) \
              AS change (key, takes_over, phase, sets_due, due, state, finished, end_sequence, end_hash) \
              WHERE runs.key = change.key AND runs.state IS NULL \
-             AND (NOT change.takes_over OR runs.holder IS NULL OR runs.holder = $9) RETURNING runs.key), \
+             AND (runs.holder IS NULL OR runs.holder = $9) RETURNING runs.key), \
          stored AS (INSERT INTO events SELECT e.* FROM fence, unnest($3::bigint[], $4::bigint[], $5::bigint[], \
              $6::integer[], $7::bytea[], $8::bytea[]) AS e (run, sequence, time, kind, payload, hash) \
              WHERE e.run <> ALL ($11) OR e.run IN (SELECT key FROM created)) \

@@ -1,12 +1,14 @@
 //! Lost answers, connections, servers and unsynced rows.
 
+use std::time::Duration;
+
 use core_types::Durability;
 use futures::future::join_all;
 use postgres_kit::{Proxy, Server};
-use run_log::{AppendError, NewRun, RunWriter};
+use run_log::{AppendError, Batch, NewRun, ReadError, RunWriter, StorageError};
 
-use super::{check, log_at, repeats};
-use crate::fixture::{at, event, events, migrated, run_id, start};
+use super::{check, log_at, log_of, repeats};
+use crate::fixture::{at, event, events, join_for, migrated, run_id, start};
 
 /// Appends `count` events to each of some runs, one after the other, and all runs at once.
 async fn append_to_all(writers: &[RunWriter], numbers: std::ops::RangeInclusive<i64>) {
@@ -148,7 +150,9 @@ async fn s112_a_run_whose_batched_events_were_lost_with_the_server_is_read_afres
         return;
     };
     let database = server.database().unwrap();
-    let (log, _membership) = log_at(&migrated(&database).await).await;
+    // No renewal, which is synced, takes the events to the disk.
+    let membership = join_for(&migrated(&database).await, Duration::from_secs(600)).await;
+    let (log, _membership) = log_of(membership).await;
     let batched = NewRun {
         durability: Durability::Batched,
         ..NewRun::new(run_id(1), "flow", at(1))
@@ -162,6 +166,7 @@ async fn s112_a_run_whose_batched_events_were_lost_with_the_server_is_read_afres
         server.query(&database.name, stored).unwrap() == "5"
     })
     .await;
+    let mut follower = log.follow(run_id(1), 5).await.unwrap();
     server.stop("immediate").unwrap();
     server.run_up().unwrap();
     assert_eq!(
@@ -170,11 +175,22 @@ async fn s112_a_run_whose_batched_events_were_lost_with_the_server_is_read_afres
         "the crash lost nothing"
     );
 
+    // Neither of them confirms events that are not there.
+    let flushed = writer.flush().await.unwrap_err();
+    assert!(matches!(flushed, AppendError::Unknown), "{flushed}");
     let refused = writer.append(events(6..=6)).await.unwrap_err();
     assert!(matches!(refused, AppendError::Unknown), "{refused}");
+    let followed = follower.next_batch().await.unwrap_err();
+    assert!(
+        matches!(followed, ReadError::Storage(StorageError::Busy)),
+        "{followed}"
+    );
     let again = log.reopen(run_id(1)).await.unwrap();
     assert_eq!(again.last_sequence(), 2);
     again.append(events(3..=4)).await.unwrap();
     check(&log, 1, 4).await;
+    let mut follower = log.follow(run_id(1), 1).await.unwrap();
+    let batch = follower.next_batch().await.unwrap();
+    assert!(matches!(batch, Some(Batch::Events(events)) if events.len() == 3));
     log.close().await;
 }
