@@ -1,4 +1,4 @@
-//! The store on SQLite.
+//! The store in a database, a file or one of a server.
 
 pub mod requests;
 mod revisions;
@@ -7,9 +7,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use core_types::{Tenant, Timestamp};
-use futures::TryStreamExt;
-use sql_store::{Migrations, SqliteDatabase, TenantTable};
-use sqlx::{Row, sqlite::SqliteRow};
+use sql_store::{Database, ErrorClass, Migrations, Statement, TenantTable, classify};
 
 use crate::{
     requests::{Request, RequestStore, Seen},
@@ -19,10 +17,17 @@ use crate::{
 };
 
 static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("migrations/sqlite");
+static SERVER_MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("migrations/postgres");
 
-/// The tables of documents and requests. They come before the tables of the service whose database
+/// The tables of documents and requests in a file. They come before the tables of the service whose database
 /// they are in.
 pub const MIGRATIONS: Migrations = Migrations::new("documents", &MIGRATOR);
+
+/// The tables of documents and requests of all services at a server.
+pub const SERVER_MIGRATIONS: Migrations = Migrations::new("documents", &SERVER_MIGRATOR);
+
+/// The largest number of attempts to number revisions, while other processes number some of the same document.
+const NUMBERINGS: usize = 16;
 
 /// The tables, for the removal of a tenant.
 const TABLES: [TenantTable; 3] = [
@@ -40,43 +45,67 @@ const TABLES: [TenantTable; 3] = [
     },
 ];
 
-/// The store on SQLite. Clone, cheap.
+/// The store in a database. Clone, cheap.
 #[derive(Clone, Debug)]
-pub struct SqliteDocuments {
-    database: SqliteDatabase,
+pub struct StoredDocuments {
+    database: Database,
 }
 
-impl SqliteDocuments {
-    /// Creates the store in an open database with [`MIGRATIONS`] applied.
-    pub fn new(database: SqliteDatabase) -> Self {
-        Self { database }
+impl StoredDocuments {
+    /// Creates the store in an open database with [`MIGRATIONS`], or [`SERVER_MIGRATIONS`] at a server, applied.
+    pub fn new(database: impl Into<Database>) -> Self {
+        Self {
+            database: database.into(),
+        }
+    }
+
+    async fn try_add_revisions(
+        &self,
+        collection: Collection,
+        new: &[NewRevision],
+        now: Timestamp,
+    ) -> Result<Vec<RevisionRow>, StoreError> {
+        let mut transaction = self.database.begin().await?;
+        let mut session = transaction.session();
+        let mut added = Vec::with_capacity(new.len());
+        for document in new {
+            added.push(revisions::add(&mut session, collection, document, now).await?);
+        }
+        transaction.commit().await?;
+        Ok(added)
     }
 }
 
+/// Returns a statement about the documents of a collection.
+fn of(collection: Collection, text: &'static str) -> Statement {
+    Statement::new(text)
+        .bind(collection.tenant.as_str())
+        .bind(collection.kind)
+}
+
 #[async_trait]
-impl RequestStore for SqliteDocuments {
+impl RequestStore for StoredDocuments {
     async fn seen(&self, tenant: Tenant, request: Request<'_>) -> Result<Seen, StoreError> {
-        let mut connection = self.database.reader().acquire().await?;
-        requests::seen(&mut connection, tenant, &request).await
+        let record = requests::record(tenant, &request);
+        let found = self.database.reader().fetch_optional(record).await?;
+        Ok(requests::compared(found, &request))
     }
 }
 
 #[async_trait]
-impl DocumentStore for SqliteDocuments {
+impl DocumentStore for StoredDocuments {
     async fn get(
         &self,
         collection: Collection,
         id: &str,
     ) -> Result<Option<DocumentRow>, StoreError> {
-        let row = sqlx::query(
-            "SELECT id, version, text FROM document WHERE tenant = ?1 AND kind = ?2 AND id = ?3",
-        )
-        .bind(collection.tenant.as_str())
-        .bind(collection.kind)
-        .bind(id)
-        .fetch_optional(self.database.reader())
-        .await?;
-        row.as_ref().map(read).transpose()
+        let document = of(
+            collection,
+            "SELECT id, version, text FROM document WHERE tenant = $1 AND kind = $2 AND id = $3",
+        );
+        let reader = self.database.reader();
+        let row = reader.fetch_optional(document.bind(id)).await?;
+        Ok(row.map(read))
     }
 
     async fn page(
@@ -86,57 +115,56 @@ impl DocumentStore for SqliteDocuments {
         limit: usize,
         most_bytes: usize,
     ) -> Result<Vec<DocumentRow>, StoreError> {
-        let mut rows = sqlx::query(
-            "SELECT id, version, text FROM document WHERE tenant = ?1 AND kind = ?2 AND id > ?3 \
-             ORDER BY id LIMIT ?4",
-        )
-        .bind(collection.tenant.as_str())
-        .bind(collection.kind)
-        .bind(after)
-        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-        .fetch(self.database.reader());
-        let (mut page, mut bytes) = (Vec::new(), 0);
-        while bytes <= most_bytes
-            && let Some(row) = rows.try_next().await?
-        {
-            let row = read(&row)?;
-            bytes += row.text.len();
-            page.push(row);
-        }
-        Ok(page)
+        let page = of(
+            collection,
+            "SELECT id, version, text FROM document WHERE tenant = $1 AND kind = $2 AND id > $3 \
+             ORDER BY id LIMIT $4",
+        );
+        let page = page
+            .bind(after)
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        let mut bytes = 0;
+        let fits = |(_, _, text): &(String, i64, String)| {
+            let fits = bytes <= most_bytes;
+            bytes += text.len();
+            fits
+        };
+        let rows = self.database.reader().fetch_while(page, fits).await?;
+        Ok(rows.into_iter().map(read).collect())
     }
 
     async fn put(&self, collection: Collection, new: NewDocument<'_>) -> Result<bool, StoreError> {
-        let mut transaction = self.database.begin_write().await?;
-        let stored: Option<i64> = sqlx::query_scalar(
-            "SELECT version FROM document WHERE tenant = ?1 AND kind = ?2 AND id = ?3",
-        )
-        .bind(collection.tenant.as_str())
-        .bind(collection.kind)
-        .bind(new.id)
-        .fetch_optional(&mut *transaction)
-        .await?;
-        let replaces = signed(new.replaces);
-        if stored.unwrap_or(0) != replaces {
-            return Ok(false);
-        }
+        let mut transaction = self.database.begin().await?;
         if let Some(request) = &new.request
-            && !requests::note(&mut transaction, collection.tenant, request, "", new.now).await?
+            && !requests::note(
+                transaction.session(),
+                collection.tenant,
+                request,
+                "",
+                new.now,
+            )
+            .await?
         {
             return Ok(false);
         }
-        sqlx::query(
-            "INSERT INTO document (tenant, kind, id, version, text) \
-             VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (tenant, kind, id) DO UPDATE SET \
-             version = excluded.version, text = excluded.text",
-        )
-        .bind(collection.tenant.as_str())
-        .bind(collection.kind)
-        .bind(new.id)
-        .bind(replaces + 1)
-        .bind(new.text)
-        .execute(&mut *transaction)
-        .await?;
+        // The version is compared by the statement that stores, since other processes may store meanwhile.
+        let replaces = signed(new.replaces);
+        let store = match replaces {
+            0 => of(
+                collection,
+                "INSERT INTO document (tenant, kind, id, version, text) \
+                 VALUES ($1, $2, $3, 1 + $4, $5) ON CONFLICT DO NOTHING",
+            ),
+            _ => of(
+                collection,
+                "UPDATE document SET version = $4 + 1, text = $5 \
+                 WHERE tenant = $1 AND kind = $2 AND id = $3 AND version = $4",
+            ),
+        };
+        let store = store.bind(new.id).bind(replaces).bind(new.text);
+        if transaction.session().execute(store).await? == 0 {
+            return Ok(false);
+        }
         transaction.commit().await?;
         Ok(true)
     }
@@ -148,19 +176,16 @@ impl DocumentStore for SqliteDocuments {
         request: Option<Request<'_>>,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
-        let mut transaction = self.database.begin_write().await?;
-        let deleted =
-            sqlx::query("DELETE FROM document WHERE tenant = ?1 AND kind = ?2 AND id = ?3")
-                .bind(collection.tenant.as_str())
-                .bind(collection.kind)
-                .bind(id)
-                .execute(&mut *transaction)
-                .await?;
-        if deleted.rows_affected() == 0 {
+        let mut transaction = self.database.begin().await?;
+        let delete = of(
+            collection,
+            "DELETE FROM document WHERE tenant = $1 AND kind = $2 AND id = $3",
+        );
+        if transaction.session().execute(delete.bind(id)).await? == 0 {
             return Ok(false);
         }
         if let Some(request) = &request {
-            requests::note(&mut transaction, collection.tenant, request, "", now).await?;
+            requests::note(transaction.session(), collection.tenant, request, "", now).await?;
         }
         transaction.commit().await?;
         Ok(true)
@@ -171,7 +196,7 @@ impl DocumentStore for SqliteDocuments {
         collection: Collection,
         ids: &[&str],
     ) -> Result<BTreeMap<String, RevisionRow>, StoreError> {
-        revisions::newest(&self.database, collection, ids).await
+        revisions::newest(&self.database.reader(), collection, ids).await
     }
 
     async fn revision(
@@ -180,7 +205,7 @@ impl DocumentStore for SqliteDocuments {
         id: &str,
         number: u64,
     ) -> Result<Option<(RevisionRow, String)>, StoreError> {
-        revisions::one(&self.database, collection, id, number).await
+        revisions::one(&self.database.reader(), collection, id, number).await
     }
 
     async fn revisions(
@@ -190,7 +215,7 @@ impl DocumentStore for SqliteDocuments {
         before: Option<u64>,
         limit: usize,
     ) -> Result<Vec<RevisionRow>, StoreError> {
-        revisions::page(&self.database, collection, id, before, limit).await
+        revisions::page(&self.database.reader(), collection, id, before, limit).await
     }
 
     async fn add_revisions(
@@ -199,13 +224,16 @@ impl DocumentStore for SqliteDocuments {
         new: &[NewRevision],
         now: Timestamp,
     ) -> Result<Vec<RevisionRow>, StoreError> {
-        let mut transaction = self.database.begin_write().await?;
-        let mut added = Vec::with_capacity(new.len());
-        for document in new {
-            added.push(revisions::add(&mut transaction, collection, document, now).await?);
+        let mut attempts = NUMBERINGS;
+        loop {
+            attempts -= 1;
+            match self.try_add_revisions(collection, new, now).await {
+                // Another process took the number.
+                Err(StoreError::Failed(error))
+                    if attempts > 0 && classify(&error) == ErrorClass::UniqueViolation => {}
+                added => return added,
+            }
         }
-        transaction.commit().await?;
-        Ok(added)
     }
 
     async fn delete_revisions(
@@ -215,11 +243,13 @@ impl DocumentStore for SqliteDocuments {
         up_to: u64,
         used: &[u64],
     ) -> Result<(), StoreError> {
-        revisions::delete(&self.database, collection, id, up_to, used).await
+        let mut transaction = self.database.begin().await?;
+        revisions::delete(&mut transaction.session(), collection, id, up_to, used).await?;
+        Ok(transaction.commit().await?)
     }
 
     async fn remove_tenant(&self, tenant: Tenant, limit: u32) -> Result<u64, StoreError> {
-        sql_store::remove_rows(&self.database, &TABLES, tenant, limit).await
+        sql_store::remove_rows(self.database.clone(), &TABLES, tenant, limit).await
     }
 
     async fn close(&self) {
@@ -227,13 +257,12 @@ impl DocumentStore for SqliteDocuments {
     }
 }
 
-fn read(row: &SqliteRow) -> Result<DocumentRow, StoreError> {
-    let version: i64 = row.try_get(1)?;
-    Ok(DocumentRow {
-        id: row.try_get(0)?,
+fn read((id, version, text): (String, i64, String)) -> DocumentRow {
+    DocumentRow {
+        id,
         version: version.unsigned_abs(),
-        text: row.try_get(2)?,
-    })
+        text,
+    }
 }
 
 fn signed(number: u64) -> i64 {

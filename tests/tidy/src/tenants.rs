@@ -125,7 +125,7 @@ const EXCEPTIONS: [Exception; 35] = [
         BY_KEY,
     ),
     (
-        "shared/documents/src/sqlite/requests.rs",
+        "shared/documents/src/database/requests.rs",
         "DELETE FROM request WHERE created",
         "request ids are forgotten by age",
     ),

@@ -20,7 +20,7 @@ use contracts::tavern::agent::v1::{
     scene_service_server::SceneServiceServer, state_service_server::StateServiceServer,
 };
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
-use documents::{DocumentParts, SqliteDocuments};
+use documents::{DocumentParts, StoredDocuments};
 use grpc_kit::{Failure, Services};
 use model_client::Models;
 use run_events::{Neighbours, RetentionSettings, Runs};
@@ -251,7 +251,7 @@ impl Base {
         let database = SqliteDatabase::open(options, &[documents::MIGRATIONS, store::MIGRATIONS]);
         let database = database.await.map_err(Error::Database)?;
         let documents = DocumentParts {
-            store: Arc::new(SqliteDocuments::new(database.clone())),
+            store: Arc::new(StoredDocuments::new(database.clone())),
             runs: Some(runs.clone()),
             clock: Arc::clone(&clock),
         };

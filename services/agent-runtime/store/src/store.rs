@@ -8,7 +8,7 @@ mod tenants;
 
 use async_trait::async_trait;
 use core_types::Tenant;
-use documents::{Request, RequestStore, Seen, sqlite::requests};
+use documents::{Request, RequestStore, Seen, database::requests};
 use run_log::Hash;
 use sql_store::{Migrations, SqliteDatabase};
 
@@ -68,7 +68,7 @@ impl AgentStore {
 impl RequestStore for AgentStore {
     async fn seen(&self, tenant: Tenant, request: Request<'_>) -> Result<Seen, StoreError> {
         let mut connection = self.database.reader().acquire().await?;
-        requests::seen(&mut connection, tenant, &request).await
+        requests::seen(&mut *connection, tenant, &request).await
     }
 }
 

@@ -11,7 +11,7 @@ use contracts::tavern::registry::v1::{
     workspace_service_server::WorkspaceServiceServer,
 };
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds, Tenant};
-use documents::{DocumentStore, SqliteDocuments};
+use documents::{DocumentStore, StoredDocuments};
 use grpc_kit::{Services, Transport};
 use run_events::{Neighbours, RetentionSettings, Runs};
 use run_log::RunLogs;
@@ -123,7 +123,7 @@ pub async fn build_with(
     let audit = open_audit(&data, settings, identities.clone(), parts.clone()).await?;
     let approvals = load_approvals(settings, identities.clone(), parts)?;
     let packages = Arc::new(database.clone());
-    let store: Arc<dyn DocumentStore> = Arc::new(SqliteDocuments::new(database));
+    let store: Arc<dyn DocumentStore> = Arc::new(StoredDocuments::new(database));
     let effects = open_log(&data, "tool-registry.effects.db").await?;
     let runs = open_log(&data, "tool-registry.runs.db").await?;
     let files = open_workspaces(&data, settings, (&ids, &peers))?;
@@ -409,7 +409,7 @@ pub(crate) async fn open_audit(
     let stores = Stores {
         database: database.clone(),
         identities,
-        documents: Arc::new(SqliteDocuments::new(database)),
+        documents: Arc::new(StoredDocuments::new(database)),
     };
     Audit::open(data, settings.audit.clone(), stores, (clock, ids)).await
 }

@@ -76,7 +76,7 @@ pub(crate) async fn run_sql(file: &std::path::Path, sql: &str) {
 
 #[cfg(test)]
 mod tests {
-    use documents::{DocumentStore, Request, RequestStore, Seen, SqliteDocuments};
+    use documents::{DocumentStore, Request, RequestStore, Seen, StoredDocuments};
     use run_log::Hash;
     use sql_store::{SqliteDatabase, SqliteOptions};
 
@@ -104,7 +104,7 @@ mod tests {
 
         let all = [documents::MIGRATIONS, MIGRATIONS];
         let database = SqliteDatabase::open(options, &all).await;
-        let documents = SqliteDocuments::new(database.expect("it is brought up to date"));
+        let documents = StoredDocuments::new(database.expect("it is brought up to date"));
         let text = async |collection, id| {
             let row = documents.get(collection, id).await.expect("it is read");
             row.expect("it is there").text

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use contracts::tavern::workflow::v1::schedule_service_server::ScheduleServiceServer;
 use contracts::tavern::workflow::v1::workflow_service_server::WorkflowServiceServer;
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
-use documents::{DocumentParts, DocumentStore, SqliteDocuments};
+use documents::{DocumentParts, DocumentStore, StoredDocuments};
 use grpc_kit::Services;
 use run_events::{Neighbours, RetentionSettings, Runs, retention::RunsOnly};
 use run_log::RunLogs;
@@ -57,7 +57,7 @@ pub async fn build_with(
     let database = SqliteDatabase::open(options, &[documents::MIGRATIONS, MIGRATIONS]).await?;
     let cache = ResultCache::open(Arc::new(ResultTable::new(database.clone()))).await?;
     let schedules = Schedules::new(Arc::new(SqliteSchedules::new(database.clone())));
-    let documents: Arc<dyn DocumentStore> = Arc::new(SqliteDocuments::new(database.clone()));
+    let documents: Arc<dyn DocumentStore> = Arc::new(StoredDocuments::new(database.clone()));
     let parts = DocumentParts {
         store: Arc::clone(&documents),
         runs: None,

@@ -1,11 +1,10 @@
-//! Request ids on SQLite.
+//! Request ids in a database.
 //!
 //! A store notes a request in the transaction that carries it out, by [`note`]; the table is part of
 //! [`MIGRATIONS`](super::MIGRATIONS).
 
 use core_types::{Tenant, Timestamp};
-use sql_store::StoreError;
-use sqlx::{Row, SqliteConnection};
+use sql_store::{Session, Statement, StoreError};
 
 use crate::requests::{Request, Seen};
 
@@ -17,28 +16,36 @@ const KEPT_NANOS: i64 = 7 * 86_400 * 1_000_000_000;
 /// # Errors
 /// A database that does not work.
 pub async fn seen(
-    connection: &mut SqliteConnection,
+    session: impl Into<Session<'_>>,
     tenant: Tenant,
     request: &Request<'_>,
 ) -> Result<Seen, StoreError> {
-    let row = sqlx::query(
+    let found = session
+        .into()
+        .fetch_optional(record(tenant, request))
+        .await?;
+    Ok(compared(found, request))
+}
+
+/// Returns the statement that reads the record of a request id.
+pub(super) fn record(tenant: Tenant, request: &Request<'_>) -> Statement {
+    Statement::new(
         "SELECT body_hash, answer FROM request \
-         WHERE tenant = ?1 AND method = ?2 AND scope = ?3 AND request_id = ?4",
+         WHERE tenant = $1 AND method = $2 AND scope = $3 AND request_id = $4",
     )
     .bind(tenant.as_str())
     .bind(request.method)
     .bind(request.scope)
     .bind(request.id)
-    .fetch_optional(connection)
-    .await?;
-    let Some(row) = row else {
-        return Ok(Seen::New);
-    };
-    let body: &[u8] = row.try_get(0)?;
-    Ok(match body == request.body.0 {
-        true => Seen::Same(row.try_get(1)?),
-        false => Seen::OtherBody,
-    })
+}
+
+/// Compares the record of a request id with a request.
+pub(super) fn compared(found: Option<(Vec<u8>, String)>, request: &Request<'_>) -> Seen {
+    match found {
+        None => Seen::New,
+        Some((body, answer)) if body == request.body.0 => Seen::Same(answer),
+        Some(_) => Seen::OtherBody,
+    }
 }
 
 /// Forgets the requests of a method about a resource that is deleted.
@@ -46,17 +53,17 @@ pub async fn seen(
 /// # Errors
 /// A database that does not work.
 pub async fn forget(
-    connection: &mut SqliteConnection,
+    session: impl Into<Session<'_>>,
     tenant: Tenant,
     method: &str,
     scope: &str,
 ) -> Result<(), StoreError> {
-    sqlx::query("DELETE FROM request WHERE tenant = ?1 AND method = ?2 AND scope = ?3")
-        .bind(tenant.as_str())
-        .bind(method)
-        .bind(scope)
-        .execute(connection)
-        .await?;
+    let forget =
+        Statement::new("DELETE FROM request WHERE tenant = $1 AND method = $2 AND scope = $3")
+            .bind(tenant.as_str())
+            .bind(method)
+            .bind(scope);
+    session.into().execute(forget).await?;
     Ok(())
 }
 
@@ -66,29 +73,27 @@ pub async fn forget(
 /// # Errors
 /// A database that does not work.
 pub async fn note(
-    connection: &mut SqliteConnection,
+    session: impl Into<Session<'_>>,
     tenant: Tenant,
     request: &Request<'_>,
     answer: &str,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
-    let now = now.unix_nanos();
-    sqlx::query("DELETE FROM request WHERE created < ?1")
-        .bind(now.saturating_sub(KEPT_NANOS))
-        .execute(&mut *connection)
+    let (mut session, now) = (session.into(), now.unix_nanos());
+    let old = Statement::new("DELETE FROM request WHERE created < $1");
+    session
+        .execute(old.bind(now.saturating_sub(KEPT_NANOS)))
         .await?;
-    let noted = sqlx::query(
+    let note = Statement::new(
         "INSERT INTO request (tenant, method, scope, request_id, body_hash, answer, created) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING",
+         VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING",
     )
     .bind(tenant.as_str())
     .bind(request.method)
     .bind(request.scope)
     .bind(request.id)
-    .bind(&request.body.0[..])
+    .bind(request.body.0.to_vec())
     .bind(answer)
-    .bind(now)
-    .execute(connection)
-    .await?;
-    Ok(noted.rows_affected() > 0)
+    .bind(now);
+    Ok(session.execute(note).await? > 0)
 }

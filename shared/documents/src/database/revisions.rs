@@ -3,127 +3,143 @@
 use std::collections::BTreeMap;
 
 use core_types::Timestamp;
-use sql_store::SqliteDatabase;
-use sqlx::{Row, SqliteConnection, sqlite::SqliteRow};
+use sql_store::{Reader, Session, Statement};
+use sqlx::FromRow;
 
 use super::signed;
 use crate::store::{Collection, NewRevision, RevisionRow, StoreError};
 
-const COLUMNS: &str = "revision, etag, label, from_file, same_version_as, created";
+/// The columns of [`StoredRevision`].
+const REVISIONS: &str = "SELECT id, revision, etag, label, from_file, same_version_as, created, '' AS text \
+                         FROM document_revision r WHERE tenant = $1 AND kind = $2";
+/// The same with the text.
+const WITH_TEXT: &str = "SELECT id, revision, etag, label, from_file, same_version_as, created, text \
+                         FROM document_revision r WHERE tenant = $1 AND kind = $2";
+
+#[derive(FromRow)]
+struct StoredRevision {
+    id: String,
+    revision: i64,
+    etag: String,
+    label: String,
+    from_file: bool,
+    same_version_as: i64,
+    created: i64,
+    text: String,
+}
+
+impl From<StoredRevision> for RevisionRow {
+    fn from(stored: StoredRevision) -> Self {
+        Self {
+            number: stored.revision.unsigned_abs(),
+            etag: stored.etag,
+            label: stored.label,
+            from_file: stored.from_file,
+            same_version_as: stored.same_version_as.unsigned_abs(),
+            created: Timestamp::from_unix_nanos(stored.created),
+        }
+    }
+}
+
+/// Returns a statement about the revisions of a collection.
+fn of(collection: Collection, text: &'static str) -> Statement {
+    Statement::new(text)
+        .bind(collection.tenant.as_str())
+        .bind(collection.kind)
+}
 
 pub(super) async fn newest(
-    database: &SqliteDatabase,
+    reader: &Reader,
     collection: Collection,
     ids: &[&str],
 ) -> Result<BTreeMap<String, RevisionRow>, StoreError> {
-    let query = format!(
-        "SELECT {COLUMNS}, id FROM document_revision r WHERE tenant = ?1 AND kind = ?2 \
-         AND id IN (SELECT value FROM json_each(?3)) AND revision = (SELECT max(revision) FROM document_revision n \
-         WHERE n.tenant = ?1 AND n.kind = ?2 AND n.id = r.id)"
+    let mut newest = of(collection, REVISIONS);
+    newest.push(" AND id IN (").push_list(ids.iter().copied());
+    newest.push(
+        ") AND revision = (SELECT max(revision) FROM document_revision n \
+         WHERE n.tenant = $1 AND n.kind = $2 AND n.id = r.id)",
     );
-    let rows = sqlx::query(sqlx::AssertSqlSafe(query))
-        .bind(collection.tenant.as_str())
-        .bind(collection.kind)
-        .bind(serde_json::Value::from(ids).to_string())
-        .fetch_all(database.reader())
-        .await?;
-    let newest = rows.iter().map(|row| Ok((row.try_get(6)?, read(row)?)));
-    newest.collect()
+    let rows: Vec<StoredRevision> = reader.fetch_all(newest).await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| (row.id.clone(), row.into()))
+        .collect())
 }
 
 pub(super) async fn one(
-    database: &SqliteDatabase,
+    reader: &Reader,
     collection: Collection,
     id: &str,
     number: u64,
 ) -> Result<Option<(RevisionRow, String)>, StoreError> {
-    let query = format!(
-        "SELECT {COLUMNS}, text FROM document_revision \
-         WHERE tenant = ?1 AND kind = ?2 AND id = ?3 AND revision = ?4"
-    );
-    let row = sqlx::query(sqlx::AssertSqlSafe(query))
-        .bind(collection.tenant.as_str())
-        .bind(collection.kind)
-        .bind(id)
-        .bind(signed(number))
-        .fetch_optional(database.reader())
-        .await?;
-    row.map(|row| Ok((read(&row)?, row.try_get(6)?)))
-        .transpose()
+    let mut one = of(collection, WITH_TEXT);
+    one.push(" AND id = ").push_bind(id);
+    one.push(" AND revision = ").push_bind(signed(number));
+    let row: Option<StoredRevision> = reader.fetch_optional(one).await?;
+    Ok(row.map(|mut row| {
+        let text = std::mem::take(&mut row.text);
+        (row.into(), text)
+    }))
 }
 
 pub(super) async fn page(
-    database: &SqliteDatabase,
+    reader: &Reader,
     collection: Collection,
     id: &str,
     before: Option<u64>,
     limit: usize,
 ) -> Result<Vec<RevisionRow>, StoreError> {
-    let query = format!(
-        "SELECT {COLUMNS} FROM document_revision WHERE tenant = ?1 AND kind = ?2 AND id = ?3 \
-         AND revision < ?4 ORDER BY revision DESC LIMIT ?5"
-    );
-    let rows = sqlx::query(sqlx::AssertSqlSafe(query))
-        .bind(collection.tenant.as_str())
-        .bind(collection.kind)
-        .bind(id)
-        .bind(before.map_or(i64::MAX, signed))
-        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-        .fetch_all(database.reader())
-        .await?;
-    rows.iter().map(read).collect()
+    let mut page = of(collection, REVISIONS);
+    page.push(" AND id = ").push_bind(id);
+    page.push(" AND revision < ")
+        .push_bind(before.map_or(i64::MAX, signed));
+    page.push(" ORDER BY revision DESC LIMIT ")
+        .push_bind(i64::try_from(limit).unwrap_or(i64::MAX));
+    let rows: Vec<StoredRevision> = reader.fetch_all(page).await?;
+    Ok(rows.into_iter().map(RevisionRow::from).collect())
 }
 
 pub(super) async fn add(
-    connection: &mut SqliteConnection,
+    session: &mut Session<'_>,
     collection: Collection,
     document: &NewRevision,
     now: Timestamp,
 ) -> Result<RevisionRow, StoreError> {
-    let query = format!(
-        "SELECT {COLUMNS} FROM document_revision WHERE tenant = ?1 AND kind = ?2 AND id = ?3 \
-         ORDER BY revision DESC LIMIT 1"
-    );
-    let newest = sqlx::query(sqlx::AssertSqlSafe(query))
-        .bind(collection.tenant.as_str())
-        .bind(collection.kind)
-        .bind(&document.id)
-        .fetch_optional(&mut *connection)
-        .await?;
-    let newest = newest.as_ref().map(read).transpose()?;
-    let number = match newest {
+    let mut newest = of(collection, REVISIONS);
+    newest.push(" AND id = ").push_bind(&document.id);
+    newest.push(" ORDER BY revision DESC LIMIT 1");
+    let newest: Option<StoredRevision> = session.fetch_optional(newest).await?;
+    let number = match newest.map(RevisionRow::from) {
         Some(newest) if newest.etag == document.etag && newest.from_file == document.from_file => {
             return Ok(newest);
         }
         newest => newest.map_or(0, |newest| newest.number) + 1,
     };
-    let same: i64 = sqlx::query_scalar(
-        "SELECT coalesce(max(revision), 0) FROM document_revision WHERE tenant = ?1 AND kind = ?2 \
-         AND id = ?3 AND label = ?4 AND label <> '' AND etag <> ?5",
-    )
-    .bind(collection.tenant.as_str())
-    .bind(collection.kind)
-    .bind(&document.id)
-    .bind(&document.label)
-    .bind(&document.etag)
-    .fetch_one(&mut *connection)
-    .await?;
-    sqlx::query(
+    let same = of(
+        collection,
+        "SELECT coalesce(max(revision), 0) FROM document_revision WHERE tenant = $1 AND kind = $2 \
+         AND id = $3 AND label = $4 AND label <> '' AND etag <> $5",
+    );
+    let same = same
+        .bind(&document.id)
+        .bind(&document.label)
+        .bind(&document.etag);
+    let (same,): (i64,) = session.fetch_one(same).await?;
+    let insert = of(
+        collection,
         "INSERT INTO document_revision (tenant, kind, id, revision, etag, label, from_file, \
-         same_version_as, created, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-    )
-    .bind(collection.tenant.as_str())
-    .bind(collection.kind)
-    .bind(&document.id)
-    .bind(signed(number))
-    .bind(&document.etag)
-    .bind(&document.label)
-    .bind(document.from_file)
-    .bind(same)
-    .bind(now.unix_nanos())
-    .bind(&document.text)
-    .execute(connection)
-    .await?;
+         same_version_as, created, text) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+    );
+    let insert = insert
+        .bind(&document.id)
+        .bind(signed(number))
+        .bind(&document.etag)
+        .bind(&document.label)
+        .bind(document.from_file)
+        .bind(same)
+        .bind(now.unix_nanos())
+        .bind(&document.text);
+    session.execute(insert).await?;
     Ok(RevisionRow {
         number,
         etag: document.etag.clone(),
@@ -135,35 +151,25 @@ pub(super) async fn add(
 }
 
 pub(super) async fn delete(
-    database: &SqliteDatabase,
+    session: &mut Session<'_>,
     collection: Collection,
     id: &str,
     up_to: u64,
     used: &[u64],
 ) -> Result<(), StoreError> {
-    let mut transaction = database.begin_write().await?;
-    sqlx::query(
-        "DELETE FROM document_revision WHERE tenant = ?1 AND kind = ?2 AND id = ?3 \
-         AND revision <= ?4 AND revision NOT IN (SELECT value FROM json_each(?5))",
-    )
-    .bind(collection.tenant.as_str())
-    .bind(collection.kind)
-    .bind(id)
-    .bind(signed(up_to))
-    .bind(serde_json::Value::from(used).to_string())
-    .execute(&mut *transaction)
-    .await?;
-    Ok(transaction.commit().await?)
-}
-
-fn read(row: &SqliteRow) -> Result<RevisionRow, StoreError> {
-    let (number, same): (i64, i64) = (row.try_get(0)?, row.try_get(4)?);
-    Ok(RevisionRow {
-        number: number.unsigned_abs(),
-        etag: row.try_get(1)?,
-        label: row.try_get(2)?,
-        from_file: row.try_get(3)?,
-        same_version_as: same.unsigned_abs(),
-        created: Timestamp::from_unix_nanos(row.try_get(5)?),
-    })
+    let mut delete = of(
+        collection,
+        "DELETE FROM document_revision WHERE tenant = $1 AND kind = $2",
+    );
+    delete.push(" AND id = ").push_bind(id);
+    delete.push(" AND revision <= ").push_bind(signed(up_to));
+    if !used.is_empty() {
+        delete.push(" AND revision NOT IN (0");
+        for number in used {
+            delete.push(", ").push_bind(signed(*number));
+        }
+        delete.push(")");
+    }
+    session.execute(delete).await?;
+    Ok(())
 }

@@ -1,12 +1,51 @@
-//! Facts of a store. A second database runs them too.
+//! Facts of a store, in a file and at a server.
+
+use std::sync::Arc;
 
 use core_types::Timestamp;
 use documents::{
-    Request, Seen,
+    DocumentStore, Request, Seen,
     store::{NewDocument, NewRevision},
 };
 
-use crate::{TENANT, body, collection, sqlite};
+use futures::future::join_all;
+
+use crate::{TENANT, body, collection};
+
+macro_rules! on_every_store {
+    ($($case:ident)*) => {
+        mod sqlite {
+            $(
+                #[tokio::test]
+                async fn $case() {
+                    let directory = tempfile::tempdir().unwrap();
+                    super::$case(crate::sqlite(directory.path()).await).await;
+                }
+            )*
+        }
+        mod postgres {
+            $(
+                #[tokio::test]
+                async fn $case() {
+                    // A host without PostgreSQL does not run its cases.
+                    let Some(store) = crate::postgres().await else { return };
+                    super::$case(store).await;
+                }
+            )*
+        }
+    };
+}
+
+on_every_store! {
+    documents_of_a_kind_are_read_as_they_were_put_and_paged_by_id
+    a_put_replaces_only_the_version_that_it_names
+    a_request_is_noted_with_the_change_that_it_asks_for
+    a_request_is_remembered_for_a_week
+    revisions_are_numbered_and_one_that_changes_nothing_is_none
+    revisions_that_are_used_are_not_deleted
+    of_changes_at_once_to_one_version_one_is_stored
+    revisions_added_at_once_have_numbers_without_gaps
+}
 
 const NOW: Timestamp = Timestamp::from_unix_nanos(1_000);
 
@@ -24,10 +63,9 @@ fn request<'a>(id: &'a str, text: &str) -> Request<'a> {
     Request::of("Put", id, body(text)).expect("it has an id")
 }
 
-#[tokio::test]
-async fn documents_of_a_kind_are_read_as_they_were_put_and_paged_by_id() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = sqlite(directory.path()).await;
+async fn documents_of_a_kind_are_read_as_they_were_put_and_paged_by_id(
+    store: Arc<dyn DocumentStore>,
+) {
     for (kind, id) in [("a", "y"), ("a", "x"), ("a", "z"), ("b", "x")] {
         assert!(store.put(collection(kind), new(id, kind, 0)).await.unwrap());
     }
@@ -45,10 +83,7 @@ async fn documents_of_a_kind_are_read_as_they_were_put_and_paged_by_id() {
     assert_eq!(store.get(collection("b"), "y").await.unwrap(), None);
 }
 
-#[tokio::test]
-async fn a_put_replaces_only_the_version_that_it_names() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = sqlite(directory.path()).await;
+async fn a_put_replaces_only_the_version_that_it_names(store: Arc<dyn DocumentStore>) {
     let put = async |text, replaces| store.put(collection("a"), new("x", text, replaces)).await;
     assert!(!put("first", 1).await.unwrap());
     assert!(put("first", 0).await.unwrap());
@@ -58,10 +93,7 @@ async fn a_put_replaces_only_the_version_that_it_names() {
     assert_eq!((row.version, row.text.as_str()), (2, "second"));
 }
 
-#[tokio::test]
-async fn a_request_is_noted_with_the_change_that_it_asks_for() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = sqlite(directory.path()).await;
+async fn a_request_is_noted_with_the_change_that_it_asks_for(store: Arc<dyn DocumentStore>) {
     let named = |replaces, request| NewDocument {
         request: Some(request),
         ..new("x", "text", replaces)
@@ -89,10 +121,7 @@ async fn a_request_is_noted_with_the_change_that_it_asks_for() {
     assert_eq!(seen(elsewhere).await, Seen::New);
 }
 
-#[tokio::test]
-async fn a_request_is_remembered_for_a_week() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = sqlite(directory.path()).await;
+async fn a_request_is_remembered_for_a_week(store: Arc<dyn DocumentStore>) {
     let put = async |id, asked, seconds: i64| {
         let now = Timestamp::from_unix_nanos(seconds * 1_000_000_000);
         let put = NewDocument {
@@ -120,10 +149,9 @@ fn revision(id: &str, etag: &str, label: &str) -> NewRevision {
     }
 }
 
-#[tokio::test]
-async fn revisions_are_numbered_and_one_that_changes_nothing_is_none() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = sqlite(directory.path()).await;
+async fn revisions_are_numbered_and_one_that_changes_nothing_is_none(
+    store: Arc<dyn DocumentStore>,
+) {
     let add = async |new: &[NewRevision]| {
         let added = store
             .add_revisions(collection("a"), new, NOW)
@@ -155,10 +183,7 @@ async fn revisions_are_numbered_and_one_that_changes_nothing_is_none() {
     assert_eq!(kept.map(|(_, text)| text), Some("text of one".to_owned()));
 }
 
-#[tokio::test]
-async fn revisions_that_are_used_are_not_deleted() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = sqlite(directory.path()).await;
+async fn revisions_that_are_used_are_not_deleted(store: Arc<dyn DocumentStore>) {
     let new = ["one", "two", "three", "four"].map(|etag| revision("x", etag, ""));
     store
         .add_revisions(collection("a"), &new, NOW)
@@ -172,4 +197,45 @@ async fn revisions_that_are_used_are_not_deleted() {
         .unwrap();
     let numbers: Vec<u64> = left.iter().map(|row| row.number).collect();
     assert_eq!(numbers, [4, 2]);
+}
+
+async fn of_changes_at_once_to_one_version_one_is_stored(store: Arc<dyn DocumentStore>) {
+    for replaces in 0..5 {
+        let texts: Vec<String> = (0..8).map(|number| format!("text {number}")).collect();
+        let changes = texts
+            .iter()
+            .map(|text| store.put(collection("a"), new("x", text, replaces)));
+        let stored = join_all(changes).await;
+        let stored = stored
+            .into_iter()
+            .filter(|stored| *stored.as_ref().unwrap());
+        assert_eq!(stored.count(), 1, "of version {replaces}");
+    }
+    let same = request("r1", "body");
+    let named = |id| NewDocument {
+        request: Some(same),
+        ..new(id, "text", 0)
+    };
+    let changes = ["p", "q", "r", "s"].map(|id| store.put(collection("a"), named(id)));
+    let stored = join_all(changes).await;
+    let stored = stored
+        .into_iter()
+        .filter(|stored| *stored.as_ref().unwrap());
+    assert_eq!(stored.count(), 1, "of one request");
+}
+
+async fn revisions_added_at_once_have_numbers_without_gaps(store: Arc<dyn DocumentStore>) {
+    let new: Vec<_> = (0..8)
+        .map(|number| [revision("x", &format!("etag {number}"), "")])
+        .collect();
+    let added = new
+        .iter()
+        .map(|new| store.add_revisions(collection("a"), new, NOW));
+    let added = join_all(added).await;
+    let mut numbers: Vec<u64> = added
+        .into_iter()
+        .map(|added| added.unwrap()[0].number)
+        .collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (1..=8).collect::<Vec<_>>());
 }

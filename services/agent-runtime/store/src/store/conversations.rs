@@ -4,7 +4,7 @@ use crate::history::Batch;
 use agent_domain::message::{ChatMessage, Role};
 use async_trait::async_trait;
 use core_types::{Principal, Tenant, Timestamp};
-use documents::{RequestStore, sqlite::requests};
+use documents::{RequestStore, database::requests};
 use run_log::Owners;
 use serde_json::json;
 use sqlx::sqlite::SqliteRow;
@@ -241,7 +241,7 @@ impl ConversationStore for AgentStore {
                 .execute(&mut *transaction)
                 .await?;
         }
-        requests::forget(&mut transaction, tenant, APPEND, id).await?;
+        requests::forget(&mut *transaction, tenant, APPEND, id).await?;
         Ok(transaction.commit().await?)
     }
 
@@ -288,7 +288,7 @@ impl ConversationStore for AgentStore {
         }
         if let Some((request, revision)) = request {
             let (request, revision) = (request.within(APPEND, id), revision.to_string());
-            requests::note(&mut transaction, tenant, &request, &revision, now).await?;
+            requests::note(&mut *transaction, tenant, &request, &revision, now).await?;
         }
         Ok(transaction.commit().await?)
     }

@@ -3,7 +3,7 @@
 use agent_domain::knowledge::{Entry, KnowledgeBase};
 use async_trait::async_trait;
 use core_types::{Tenant, Timestamp};
-use documents::{RequestStore, sqlite::requests};
+use documents::{RequestStore, database::requests};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sql_store::SqliteDatabase;
@@ -233,7 +233,7 @@ impl KnowledgeIndex for AgentStore {
     async fn delete_knowledge_base(&self, tenant: Tenant, id: &str) -> Result<bool, StoreError> {
         let mut transaction = self.database.begin_write().await?;
         delete(&mut transaction, (tenant, id), "1 = 1", "").await?;
-        requests::forget(&mut transaction, tenant, WRITE, id).await?;
+        requests::forget(&mut *transaction, tenant, WRITE, id).await?;
         let deleted = sqlx::query("DELETE FROM knowledge_bases WHERE tenant = ?1 AND kb_id = ?2")
             .bind(tenant.as_str())
             .bind(id)
@@ -338,7 +338,7 @@ impl KnowledgeIndex for AgentStore {
         };
         if let Some(request) = request {
             let (request, answer) = (request.within(WRITE, kb_id), json!(written).to_string());
-            requests::note(&mut transaction, tenant, &request, &answer, now).await?;
+            requests::note(&mut *transaction, tenant, &request, &answer, now).await?;
         }
         transaction.commit().await?;
         Ok(written)

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use core_types::{Tenant, Timestamp};
-use documents::{Request, RequestStore, sqlite::requests};
+use documents::{Request, RequestStore, database::requests};
 use run_log::Hash;
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
@@ -235,7 +235,7 @@ impl StateStore for AgentStore {
         if let Some(request) = request {
             let (tenant, request) = (owner.tenant, owner.request(request));
             let version = row.version.to_string();
-            requests::note(&mut transaction, tenant, &request, &version, row.created).await?;
+            requests::note(&mut *transaction, tenant, &request, &version, row.created).await?;
         }
         transaction.commit().await?;
         Ok(stored.rows_affected() > 0)
@@ -250,7 +250,7 @@ impl StateStore for AgentStore {
         .bind(conversation_id)
         .execute(&mut *transaction)
         .await?;
-        requests::forget(&mut transaction, tenant, UPDATE, conversation_id).await?;
+        requests::forget(&mut *transaction, tenant, UPDATE, conversation_id).await?;
         Ok(transaction.commit().await?)
     }
 
@@ -263,7 +263,7 @@ impl StateStore for AgentStore {
         .bind(run_id)
         .execute(&mut *transaction)
         .await?;
-        requests::forget(&mut transaction, tenant, UPDATE, run_id).await?;
+        requests::forget(&mut *transaction, tenant, UPDATE, run_id).await?;
         Ok(transaction.commit().await?)
     }
 }

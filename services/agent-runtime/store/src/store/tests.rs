@@ -2,7 +2,7 @@
 
 mod tenants;
 
-use documents::{Collection, DocumentStore, Request, RequestStore, Seen, SqliteDocuments};
+use documents::{Collection, DocumentStore, Request, RequestStore, Seen, StoredDocuments};
 use sql_store::SqliteOptions;
 
 use super::*;
@@ -40,7 +40,7 @@ async fn documents_and_requests_of_an_earlier_version_are_there() {
     let database = database.expect("the database is brought up to date");
     let (store, documents) = (
         AgentStore::new(database.clone()),
-        SqliteDocuments::new(database),
+        StoredDocuments::new(database),
     );
     for (kind, id, text) in [
         ("profile", "elara", "a profile"),

@@ -14,7 +14,7 @@ use contracts::tavern::registry::v1::{
     audit_entry::Event,
 };
 use core_types::{Clock, Principal, SystemIds, Tenant, Timestamp};
-use documents::{DocumentStore, SqliteDocuments};
+use documents::{DocumentStore, StoredDocuments};
 use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
 use tempfile::TempDir;
 use tonic::Code;
@@ -78,7 +78,7 @@ impl Fixture {
         let stores = Stores {
             database: database.clone(),
             identities: identities.expect("there are none"),
-            documents: Arc::new(SqliteDocuments::new(database.clone())),
+            documents: Arc::new(StoredDocuments::new(database.clone())),
         };
         let parts = (clock, Arc::new(SystemIds) as Arc<_>);
         let audit = Audit::open(&data, self.settings.clone(), stores, parts).await;
@@ -97,7 +97,7 @@ impl Fixture {
     /// Stores a tool, as a change of it does.
     async fn store_tool(&self, id: &str) {
         let (_, database) = self.open.as_ref().expect("it is open");
-        let documents = SqliteDocuments::new(database.clone());
+        let documents = StoredDocuments::new(database.clone());
         let stored = documents.replace(
             tools_of(Tenant::DEFAULT),
             id,

@@ -2,7 +2,7 @@
 
 use contracts::tavern::workflow::v1::{Schedule, ScheduleNotRunReason};
 use core_types::{Principal, Tenant, Timestamp};
-use documents::{Collection, DocumentStore, Request, RequestStore, Seen, SqliteDocuments};
+use documents::{Collection, DocumentStore, Request, RequestStore, Seen, StoredDocuments};
 use prost::Message;
 use sql_store::{SqliteDatabase, SqliteOptions};
 use workflow_domain::cache_key::{KeyParts, node_name};
@@ -64,7 +64,7 @@ async fn definitions_and_requests_of_an_earlier_version_are_there() {
     let database = database(&directory).await;
     let (kept, documents) = (
         KeptDefinitions::new(database.clone()),
-        SqliteDocuments::new(database),
+        StoredDocuments::new(database),
     );
     let (tenant, kind) = (Tenant::DEFAULT, "workflow");
     let row = documents

@@ -316,7 +316,7 @@ async fn a_search_finds_and_ranks_by_the_entries_of_one_tenant_alone() {
 #[tokio::test]
 async fn a_removed_tenant_leaves_no_row_and_another_with_equal_ids_keeps_all() {
     let (directory, store) = fresh().await;
-    let documents = SqliteDocuments::new(store.database.clone());
+    let documents = StoredDocuments::new(store.database.clone());
     let file = directory.path().join("agent.db");
     let rows = async |of: Tenant| {
         let counted = sql_store::count_rows(&file, of.as_str()).await;
