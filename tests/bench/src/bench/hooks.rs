@@ -1,5 +1,7 @@
 //! The cost of hooks of plugins, each compared with a server that has no plugin.
 
+use std::time::{Duration, Instant};
+
 use anyhow::Context;
 use contracts::tavern::common::v1::Durability;
 use contracts::tavern::plugin::v1::{
@@ -14,10 +16,11 @@ use contracts::tavern::registry::v1::{
 };
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
+use grpc_kit::Transport;
 use tonic::{Request, Response, Status};
 
 use super::workflow;
-use crate::harness::{Effort, one_by_one};
+use crate::harness::Effort;
 use crate::series::Series;
 use crate::support::in_process::{InProcess, TOOL};
 use crate::table::Figure;
@@ -25,6 +28,9 @@ use crate::table::Figure;
 /// The goals for the seconds that a hook adds to a call.
 const SCRIPT_GOAL: f64 = 4e-3;
 const GRPC_GOAL: f64 = 500e-6;
+
+/// The pause behind a call with a script, in which the sandbox makes another interpreter wait.
+const REFILL: Duration = Duration::from_millis(50);
 
 /// The most that hooks at other points may add.
 const ELSEWHERE: f64 = 1.01;
@@ -37,7 +43,8 @@ pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
     let elsewhere = with_hook(effort, "approval:requested", script).await?;
     let by_script = with_hook(effort, "tool:before-call", script).await?;
     let by_grpc = with_hook(effort, "tool:before-call", "{type: grpc, backend: hooks}").await?;
-    let (calls, bare) = in_turn(&elsewhere, &plain, effort.times(10), 1_000).await?;
+    let rounds = effort.times(10);
+    let (calls, bare) = in_turn(&elsewhere, &plain, (rounds, 1_000), Duration::ZERO).await?;
     let goal = bare.median() * ELSEWHERE;
     let mut figures = vec![
         Figure::new("CallTool with a hook at another point", calls)
@@ -45,11 +52,21 @@ pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
             .goal(goal),
     ];
     figures.push(of_runs(&elsewhere, &plain, effort).await?);
-    for (what, server, goal) in [
-        ("CallTool with a hook by script", &by_script, SCRIPT_GOAL),
-        ("CallTool with a hook by gRPC", &by_grpc, GRPC_GOAL),
+    for (what, server, goal, pause) in [
+        (
+            "CallTool with a hook by script",
+            &by_script,
+            SCRIPT_GOAL,
+            REFILL,
+        ),
+        (
+            "CallTool with a hook by gRPC",
+            &by_grpc,
+            GRPC_GOAL,
+            Duration::ZERO,
+        ),
     ] {
-        let (calls, bare) = in_turn(server, &plain, effort.times(10), 50).await?;
+        let (calls, bare) = in_turn(server, &plain, (rounds, 50), pause).await?;
         let goal = bare.median() + goal;
         figures.push(
             Figure::new(what, calls)
@@ -102,17 +119,20 @@ async fn with_hook(effort: &Effort, point: &str, handler: &str) -> anyhow::Resul
     Ok(server)
 }
 
-/// Measures calls of two servers in turn, in rounds, the first of which is not counted.
+/// Measures calls of two servers in turn, in rounds, the first of which is not counted. Behind each call there is a
+/// pause.
 async fn in_turn(
     ours: &InProcess,
     plain: &InProcess,
-    rounds: usize,
-    calls: usize,
+    (rounds, calls): (usize, usize),
+    pause: Duration,
 ) -> anyhow::Result<(Series, Series)> {
+    // A way to all services is costly to make, so that it is made once.
+    let [ours, plain] = [ours, plain].map(|server| server.transport());
     let (mut measured, mut bare) = (Vec::new(), Vec::new());
     for round in 0..=rounds {
-        let of_ours = one_by_one(calls, || call(ours)).await?;
-        let of_plain = one_by_one(calls, || call(plain)).await?;
+        let of_ours = calls_of(&ours, calls, pause).await?;
+        let of_plain = calls_of(&plain, calls, pause).await?;
         if round > 0 {
             measured.extend(of_ours);
             bare.extend(of_plain);
@@ -121,8 +141,20 @@ async fn in_turn(
     Ok((Series::seconds(measured), Series::seconds(bare)))
 }
 
-async fn call(server: &InProcess) -> anyhow::Result<()> {
-    let mut calls = CallServiceClient::new(server.transport().outermost());
+/// Returns the seconds of calls, without the pauses.
+async fn calls_of(way: &Transport, count: usize, pause: Duration) -> anyhow::Result<Vec<f64>> {
+    let mut seconds = Vec::with_capacity(count);
+    for _ in 0..count {
+        let begin = Instant::now();
+        call(way).await?;
+        seconds.push(begin.elapsed().as_secs_f64());
+        tokio::time::sleep(pause).await;
+    }
+    Ok(seconds)
+}
+
+async fn call(way: &Transport) -> anyhow::Result<()> {
+    let mut calls = CallServiceClient::new(way.outermost());
     let request = CallToolRequest {
         tool_id: TOOL.to_owned(),
         arguments_json: "{}".to_owned(),
