@@ -12,6 +12,7 @@ mod outstanding;
 mod packages;
 mod parse;
 mod plugins;
+mod postgres;
 mod script;
 mod serve;
 mod tenants;
@@ -41,6 +42,8 @@ pub(crate) enum Benchmark {
     Cached,
     /// Steps that survive power loss.
     Durable,
+    /// Steps in PostgreSQL.
+    Postgres,
     /// Runs that wait.
     Waits,
     /// Turns and scenes of agents.
@@ -69,13 +72,14 @@ pub(crate) enum Benchmark {
 
 impl Benchmark {
     /// All, in the order of the table.
-    pub(crate) const ALL: [Benchmark; 18] = [
+    pub(crate) const ALL: [Benchmark; 19] = [
         Benchmark::Parse,
         Benchmark::Call,
         Benchmark::Outstanding,
         Benchmark::Workflow,
         Benchmark::Cached,
         Benchmark::Durable,
+        Benchmark::Postgres,
         Benchmark::Waits,
         Benchmark::Agents,
         Benchmark::Follow,
@@ -102,6 +106,7 @@ impl Benchmark {
             Benchmark::Workflow => workflow::run(effort).await,
             Benchmark::Cached => cached::run(effort).await,
             Benchmark::Durable => durable::run(effort).await,
+            Benchmark::Postgres => postgres::run(effort).await,
             Benchmark::Waits => waits::run(effort).await,
             Benchmark::Agents => agents::run(effort).await,
             Benchmark::Follow => follow::run(effort).await,

@@ -19,10 +19,10 @@ use crate::series::{Series, Unit};
 use crate::table::Figure;
 
 /// The runs at once where the rate is measured.
-const RUNS: usize = 64;
+pub(super) const RUNS: usize = 64;
 
 /// About the size of an event.
-const EVENT_BYTES: usize = 300;
+pub(super) const EVENT_BYTES: usize = 300;
 
 const PAGE: usize = 4096;
 
@@ -89,16 +89,22 @@ async fn many_runs(log: &RunLogs, bare: &mut BareFile, effort: &Effort) -> anyho
 }
 
 /// Makes one step of a run durable.
-async fn step(writer: &RunWriter) -> anyhow::Result<()> {
+///
+/// # Errors
+/// The log does not take it.
+pub(super) async fn step(writer: &RunWriter) -> anyhow::Result<()> {
+    writer.append(events(2)).await?;
+    Ok(())
+}
+
+/// Returns events of the usual size.
+pub(super) fn events(count: usize) -> Vec<NewEvent> {
     let now = SystemClock.now();
     let payload = Bytes::from_static(&[b'e'; EVENT_BYTES]);
-    writer
-        .append(vec![
-            NewEvent::new(now, 1, payload.clone()),
-            NewEvent::new(now, 2, payload),
-        ])
-        .await?;
-    Ok(())
+    (1..)
+        .map(|kind| NewEvent::new(now, kind, payload.clone()))
+        .take(count)
+        .collect()
 }
 
 /// Creates a durable run.
