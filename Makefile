@@ -77,8 +77,9 @@ $(TARGET)/local-model/installed: deploy/local-model/requirements.txt | check-pyt
 TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 
 .PHONY: test
-test: check-rust check-node check-chromium check-nginx check-postgres python test-console $(BROWSER)/node_modules/.package-lock.json build packages ## Run all tests, those in Python included
+test: check-rust check-node check-chromium check-nginx python test-console $(BROWSER)/node_modules/.package-lock.json build packages ## Run all tests, those in Python included
 	@[ -e $(PACKAGES)/data/set.json ] || echo "left out: the tests large_set::*; make packages-data builds their set"
+	@$(MAKE) --no-print-directory check-postgres 2>/dev/null || echo "left out: the tests postgres::* and server::*; on Debian: apt-get install postgresql"
 	@if $(CARGO) nextest --version >/dev/null 2>&1; then \
 	  $(CARGO) nextest run --profile $(if $(CI),ci,default) --test-threads $(TEST_THREADS) --locked --workspace \
 	    --no-tests=warn $(LARGE_SET); \

@@ -163,7 +163,7 @@ impl Membership {
     }
 
     /// Returns the time since the last confirmed renewal was sent.
-    pub fn age(&self) -> Duration {
+    fn age(&self) -> Duration {
         let confirmed = self.shared.confirmed.load(Ordering::Acquire);
         Duration::from_millis(clock::now().saturating_sub(confirmed))
     }
@@ -190,7 +190,7 @@ impl Membership {
         self.shared.connect().await
     }
 
-    /// Ends the membership: others need not wait for the end of its lease. The holder's runs are freed before.
+    /// Ends the membership: others need not wait for the end of its lease. Runs that it still holds are free then, too.
     ///
     /// # Errors
     /// The database's error; others then wait for the end of the lease.

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use sql_store::{ErrorClass, classify};
 use tokio::{
     sync::{mpsc, watch},
     task,
@@ -27,9 +28,9 @@ const YIELDS: usize = 4;
 /// Steps that are stored, on their way to followers.
 type Group = Vec<Step>;
 
-/// The outcome of a step of a commit.
+/// The outcome of a step of a commit that succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Placed {
+pub(crate) enum StepOutcome {
     /// It is stored.
     Stored,
     /// Its run exists already, or it follows such a creation.
@@ -59,7 +60,7 @@ pub(crate) trait Backend: Send + 'static {
     fn store(
         &mut self,
         steps: &[Step],
-    ) -> impl Future<Output = Result<Vec<Placed>, StoreFailure>> + Send;
+    ) -> impl Future<Output = Result<Vec<StepOutcome>, StoreFailure>> + Send;
 
     /// Returns whether a step of a doubtful commit is stored, or `None` when that cannot be read.
     fn is_stored(&mut self, step: &Step) -> impl Future<Output = Option<bool>> + Send;
@@ -73,7 +74,7 @@ pub(crate) trait Backend: Send + 'static {
 
 /// Stores queued steps, group by group.
 #[derive(Debug)]
-pub(crate) struct Committer<B> {
+struct Committer<B> {
     backend: B,
     committed: mpsc::Sender<Group>,
     /// The time that steps wait if they may.
@@ -176,13 +177,13 @@ impl<B: Backend> Committer<B> {
         let _ = task.reply.send(done);
     }
 
-    async fn acknowledge(&mut self, mut group: Group, placed: &[Placed]) {
+    async fn acknowledge(&mut self, mut group: Group, placed: &[StepOutcome]) {
         let mut outcomes = placed.iter();
         group.retain_mut(|step| {
-            let placed = *outcomes.next().unwrap_or(&Placed::Stored);
+            let placed = *outcomes.next().unwrap_or(&StepOutcome::Stored);
             settle(step, placed);
             step.room = None;
-            placed == Placed::Stored
+            placed == StepOutcome::Stored
         });
         // The publishing task ends after this one; it does bounded work and never waits.
         self.committed.send(group).await.unwrap_or_default();
@@ -190,7 +191,7 @@ impl<B: Backend> Committer<B> {
 
     /// Answers each step of a failed commit, after a look at the stored state where that is in doubt.
     ///
-    /// When even that fails the outcome is unknown, and the writers of these runs stop until they are reopened.
+    /// A step that cannot be looked up has an unknown outcome, and the writer of its run stops until it is reopened.
     async fn settle_failure(&mut self, group: Group, failure: StoreFailure) {
         let (error, doubtful) = match failure {
             StoreFailure::Constraint(error) => return reject_constraint(group, &error),
@@ -212,7 +213,7 @@ impl<B: Backend> Committer<B> {
                 false => Some(false),
             };
             match stored {
-                Some(true) => self.acknowledge(vec![step], &[Placed::Stored]).await,
+                Some(true) => self.acknowledge(vec![step], &[StepOutcome::Stored]).await,
                 Some(false) => step.reject(&mut cell.chain(), failure.clone()),
                 None => step.reject(&mut cell.chain(), AppendError::Unknown),
             }
@@ -221,11 +222,11 @@ impl<B: Backend> Committer<B> {
 }
 
 /// Answers a step of a commit that succeeded.
-fn settle(step: &mut Step, placed: Placed) {
+fn settle(step: &mut Step, placed: StepOutcome) {
     let cell = Arc::clone(&step.cell);
     match placed {
-        Placed::Stored => step.acknowledge(&mut cell.chain()),
-        Placed::Duplicate => {
+        StepOutcome::Stored => step.acknowledge(&mut cell.chain()),
+        StepOutcome::Duplicate => {
             // A creation without a waiting caller has no answer, so the writer's next call
             // reports the loss.
             if step.reply.is_none() {
@@ -233,8 +234,8 @@ fn settle(step: &mut Step, placed: Placed) {
             }
             step.answer(Err(StepError::Duplicate));
         }
-        Placed::HeldElsewhere => step.answer(Err(StepError::HeldElsewhere)),
-        Placed::Behind => {
+        StepOutcome::HeldElsewhere => step.answer(Err(StepError::HeldElsewhere)),
+        StepOutcome::Behind => {
             cell.lose();
             step.reject(&mut cell.chain(), AppendError::Unknown);
         }
@@ -249,6 +250,7 @@ fn reject_constraint(group: Group, error: &sqlx::Error) {
     reject_fenced(group);
 }
 
+/// Rejects steps whose writers have lost their runs.
 fn reject_fenced(group: Group) {
     for mut step in group {
         let cell = Arc::clone(&step.cell);
@@ -257,12 +259,19 @@ fn reject_fenced(group: Group) {
 }
 
 /// Rejects steps of a process whose runs another one has taken over.
-fn reject_held_elsewhere(group: Group) {
-    for mut step in group {
+fn reject_held_elsewhere(mut group: Group) {
+    for step in &mut group {
         step.answer(Err(StepError::HeldElsewhere));
-        let cell = Arc::clone(&step.cell);
-        step.reject(&mut cell.chain(), AppendError::Fenced);
     }
+    reject_fenced(group);
+}
+
+/// Whether a row violates a constraint.
+pub(crate) fn is_constraint(error: &sqlx::Error) -> bool {
+    matches!(
+        classify(error),
+        ErrorClass::UniqueViolation | ErrorClass::Constraint
+    )
 }
 
 /// Waits until the log is being closed.

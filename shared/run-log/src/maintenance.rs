@@ -1,13 +1,14 @@
 //! Maintenance of the storage, for which no run waits. The committing task does it between two groups, a short
 //! transaction at a time, so that neither waits for the lock of the other.
 
-use core_types::{Tenant, Timestamp};
+use core_types::{RunOwner, Tenant, Timestamp};
+use sql_store::Statement;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::StorageError;
 
 /// The largest number of request ids that are freed in one transaction.
-pub(crate) const REQUESTS: i64 = 256;
+const REQUESTS: i64 = 256;
 
 /// One step of maintenance, and the way of its answer.
 #[derive(Debug)]
@@ -39,4 +40,24 @@ pub(crate) async fn ask(
     let sent = tasks.send(MaintenanceTask { work, reply }).await;
     sent.map_err(|_| StorageError::Closed)?;
     answer.await.map_err(|_| StorageError::Closed)?
+}
+
+/// Returns the statement that frees request ids, of the runs of a service where the database holds those of several.
+pub(crate) fn forget_requests(
+    before: Timestamp,
+    tenant: Option<Tenant>,
+    service: Option<RunOwner>,
+) -> Statement {
+    let mut forget = Statement::new(
+        "DELETE FROM runs WHERE key IN (SELECT key FROM runs WHERE deleted AND NOT hidden AND finished < ",
+    );
+    forget.push_bind(before.unix_nanos());
+    if let Some(tenant) = tenant {
+        forget.push(" AND tenant = ").push_bind(tenant.as_str());
+    }
+    if let Some(service) = service {
+        forget.push(" AND service = ").push_bind(service.prefix());
+    }
+    forget.push(" LIMIT ").push_bind(REQUESTS).push(")");
+    forget
 }

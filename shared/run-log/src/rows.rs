@@ -140,6 +140,23 @@ struct StoredEvent {
     hash: Vec<u8>,
 }
 
+/// An event, and whether its run has ended.
+#[derive(FromRow)]
+struct StoredTail {
+    ended: bool,
+    #[sqlx(flatten)]
+    event: StoredEvent,
+}
+
+/// Returns whether events have no more than some bytes of payload together, the first one in any case.
+fn within(max_bytes: usize) -> impl FnMut(&StoredEvent) -> bool {
+    let (mut bytes, mut any) = (0, false);
+    move |event| {
+        bytes += event.payload.len();
+        !std::mem::replace(&mut any, true) || bytes <= max_bytes
+    }
+}
+
 impl TryFrom<StoredEvent> for Event {
     type Error = StorageError;
 
@@ -201,18 +218,27 @@ impl StoredRuns {
             .collect()
     }
 
+    /// Returns the end of a run that has no event.
+    async fn tail_without_events(&self, key: i64) -> Result<Option<Tail>, StorageError> {
+        let state =
+            Statement::new("SELECT state IS NOT NULL FROM runs WHERE key = $1 AND NOT deleted");
+        let state: Option<(bool,)> = self.reader.fetch_optional(state.bind(key)).await?;
+        Ok(state.map(|(ended,)| Tail {
+            ended,
+            events: Vec::new(),
+        }))
+    }
+
     /// Reads events until they have too many bytes together.
     async fn events(
         &self,
         statement: Statement,
         max_bytes: usize,
     ) -> Result<Vec<Event>, StorageError> {
-        let (mut bytes, mut any) = (0, false);
-        let fits = |event: &StoredEvent| {
-            bytes += event.payload.len();
-            !std::mem::replace(&mut any, true) || bytes <= max_bytes
-        };
-        let stored = self.reader.fetch_while(statement, fits).await?;
+        let stored = self
+            .reader
+            .fetch_while(statement, within(max_bytes))
+            .await?;
         stored.into_iter().map(Event::try_from).collect()
     }
 }
@@ -316,19 +342,23 @@ impl Store for StoredRuns {
         limit: usize,
         max_bytes: usize,
     ) -> Result<Option<Tail>, StorageError> {
-        let state =
-            Statement::new("SELECT state IS NOT NULL FROM runs WHERE key = $1 AND NOT deleted");
-        let state = self.reader.fetch_optional(state.bind(key)).await?;
-        let Some((ended,)) = state else {
-            return Ok(None);
+        let newest = Statement::new(
+            "SELECT state IS NOT NULL AS ended, run, sequence, time, events.kind, payload, hash \
+             FROM runs JOIN events ON run = key WHERE key = $1 AND NOT deleted ORDER BY sequence DESC LIMIT $2",
+        );
+        let mut fits = within(max_bytes);
+        let newest = newest.bind(key).bind(count(limit));
+        let rows = self
+            .reader
+            .fetch_while(newest, |row: &StoredTail| fits(&row.event));
+        let mut rows = rows.await?;
+        let Some(newest) = rows.first() else {
+            return self.tail_without_events(key).await;
         };
-        let mut newest = Statement::new(EVENTS);
-        newest.push(" WHERE run = ").push_bind(key);
-        newest
-            .push(" ORDER BY sequence DESC LIMIT ")
-            .push_bind(count(limit));
-        let mut events = self.events(newest, max_bytes).await?;
-        events.reverse();
+        let ended = newest.ended;
+        rows.reverse();
+        let events = rows.into_iter().map(|row| Event::try_from(row.event));
+        let events = events.collect::<Result<_, _>>()?;
         Ok(Some(Tail { ended, events }))
     }
 
@@ -417,12 +447,9 @@ fn push_filter(list: &mut Statement, filter: &RunFilter) {
     });
     push_owners(list, &filter.owners);
     if let StateFilter::OpenIn(phases) = filter.state {
-        // A list of none accepts no run.
-        list.push(" AND phase IN (NULL");
-        for phase in phases {
-            list.push(", ").push_bind(*phase);
-        }
-        list.push(")");
+        list.push(" AND phase IN (")
+            .push_list(phases.iter().copied())
+            .push(")");
     }
     if let StateFilter::FinishedAs(code) = filter.state {
         list.push(" AND state = ").push_bind(code);

@@ -4,7 +4,7 @@ use sqlx::{PgConnection, Postgres, Sqlite, SqliteConnection};
 
 use crate::{
     PostgresDatabase, Reader, SqliteDatabase, Statement,
-    statement::{StoredRow, Value, bound},
+    statement::{REPEATS, StoredRow, Value, bound},
 };
 
 /// A database of either kind. Clones are handles of the same.
@@ -53,10 +53,12 @@ impl Database {
             Self::Sqlite(database) => Ok(Transaction::Sqlite(database.begin_write().await?)),
             Self::Postgres(database) => {
                 let (pool, reader) = (database.reader(), self.reader());
+                let mut repeats = 0..REPEATS;
                 loop {
                     match pool.begin().await {
                         Ok(transaction) => return Ok(Transaction::Postgres(transaction)),
-                        Err(error) if reader.may_repeat(&error).await => {}
+                        Err(error)
+                            if repeats.next().is_some() && reader.may_repeat(&error).await => {}
                         Err(error) => return Err(error),
                     }
                 }

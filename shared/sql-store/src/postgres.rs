@@ -80,8 +80,7 @@ impl std::fmt::Debug for PostgresOptions {
 pub struct PostgresDatabase {
     reader: PgPool,
     options: Arc<PgConnectOptions>,
-    /// The longest wait for a new connection.
-    patience: Duration,
+    connect_timeout: Duration,
 }
 
 /// The properties of a server and of the connected role that decide whether it can be used.
@@ -120,7 +119,7 @@ impl PostgresDatabase {
         let database = Self {
             reader,
             options: Arc::new(connect),
-            patience: options.acquire_timeout,
+            connect_timeout: options.acquire_timeout,
         };
         for component in migrations {
             let differs = component.differs_on_server(&database.reader);
@@ -188,7 +187,7 @@ impl PostgresDatabase {
     /// # Errors
     /// The database's error.
     pub async fn connect(&self) -> Result<PgConnection, sqlx::Error> {
-        connect_in_time(&self.options, self.patience).await
+        connect_in_time(&self.options, self.connect_timeout).await
     }
 
     /// Closes every pooled connection.
@@ -256,18 +255,18 @@ impl Server {
 
 async fn connect_checked(
     options: &PgConnectOptions,
-    patience: Duration,
+    limit: Duration,
 ) -> Result<PgConnection, PostgresError> {
-    let connected = connect_in_time(options, patience).await;
+    let connected = connect_in_time(options, limit).await;
     connected.map_err(PostgresError::of)
 }
 
 /// Connects to a server, which may have vanished without a word.
 async fn connect_in_time(
     options: &PgConnectOptions,
-    patience: Duration,
+    limit: Duration,
 ) -> Result<PgConnection, sqlx::Error> {
-    match tokio::time::timeout(patience, options.connect()).await {
+    match tokio::time::timeout(limit, options.connect()).await {
         Ok(connected) => connected,
         Err(_) => Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())),
     }

@@ -12,7 +12,7 @@ use sqlx::{
 use crate::{ErrorClass, classify};
 
 /// The largest number of repeats of a read whose connection was lost; more than a pool has connections.
-const REPEATS: u32 = 16;
+pub(crate) const REPEATS: u32 = 16;
 
 /// A statement with its arguments. Its text consists of parts that are written in the program, and names the
 /// arguments `$1`, `$2` and so on, in the order in which they are bound.
@@ -78,9 +78,14 @@ impl Statement {
         self
     }
 
-    /// Appends the places of arguments with commas between them, and binds them. None becomes NULL, which equals nothing.
+    /// Appends the places of arguments with commas between them, and binds them. An empty list becomes NULL, so that
+    /// `IN` finds nothing; `NOT IN` would not find anything either.
     pub fn push_list<V: Into<Value>>(&mut self, values: impl IntoIterator<Item = V>) -> &mut Self {
-        self.push("NULL");
+        let mut values = values.into_iter();
+        match values.next() {
+            None => self.push("NULL"),
+            Some(first) => self.push_bind(first),
+        };
         for value in values {
             self.push(", ").push_bind(value);
         }

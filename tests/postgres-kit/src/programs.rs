@@ -21,9 +21,16 @@ const VERSIONS: &str = "/usr/lib/postgresql";
 pub fn find() -> Option<PathBuf> {
     let versions = std::fs::read_dir(VERSIONS).into_iter().flatten().flatten();
     let newest = versions
-        .map(|version| version.path().join("bin"))
-        .filter(|programs| programs.join("initdb").exists())
+        .filter_map(|version| {
+            let number: u32 = version.file_name().to_str()?.parse().ok()?;
+            let programs = version.path().join("bin");
+            programs
+                .join("initdb")
+                .exists()
+                .then_some((number, programs))
+        })
         .max();
+    let newest = newest.map(|(_, programs)| programs);
     if newest.is_none() {
         let remedy =
             "PostgreSQL is missing, so this test does not run; install the package postgresql";

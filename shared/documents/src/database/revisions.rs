@@ -164,11 +164,11 @@ pub(super) async fn delete(
     delete.push(" AND id = ").push_bind(id);
     delete.push(" AND revision <= ").push_bind(signed(up_to));
     if !used.is_empty() {
-        delete.push(" AND revision NOT IN (0");
-        for number in used {
-            delete.push(", ").push_bind(signed(*number));
-        }
-        delete.push(")");
+        let used = used.iter().copied().map(signed);
+        delete
+            .push(" AND revision NOT IN (")
+            .push_list(used)
+            .push(")");
     }
     session.execute(delete).await?;
     Ok(())

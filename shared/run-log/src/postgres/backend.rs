@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use core_types::RunOwner;
 use membership::{FenceError, Membership, Writer};
-use sql_store::{ErrorClass, classify};
+use sql_store::{ErrorClass, Session, classify};
 use sqlx::{Connection, PgConnection};
 use tokio::{
     sync::watch,
@@ -14,8 +14,8 @@ use tokio::{
 use super::batch;
 use crate::{
     StorageError,
-    committer::{self, Backend, Placed, StoreFailure},
-    maintenance::{REQUESTS, Work},
+    committer::{self, Backend, StepOutcome, StoreFailure, is_constraint},
+    maintenance::{self, Work},
     step::Step,
 };
 
@@ -133,9 +133,12 @@ impl PostgresBackend {
         Ok(connection)
     }
 
-    /// Returns the outcomes of steps whose answer was lost, or `None` if they are not stored, once that can be read.
-    async fn outcome(&mut self, steps: &[Step]) -> Result<Option<Vec<Placed>>, StorageError> {
-        loop {
+    /// Returns the outcomes of steps whose answer was lost, or `None` if they are not stored.
+    ///
+    /// # Errors
+    /// The process is no longer a member, the log is being closed, or the outcome cannot be read.
+    async fn outcome(&mut self, steps: &[Step]) -> Result<Option<Vec<StepOutcome>>, StorageError> {
+        for _ in 0..MOST_LOSSES {
             self.reconnect().await?;
             let Some(connection) = &mut self.connection else {
                 return Err(StorageError::Closed);
@@ -150,10 +153,11 @@ impl PostgresBackend {
                 }
             }
         }
+        Err(StorageError::Busy)
     }
 
     /// Stores steps in one statement, unless the connection is lost.
-    async fn try_store(&mut self, steps: &[Step]) -> Result<Vec<Placed>, Failed> {
+    async fn try_store(&mut self, steps: &[Step]) -> Result<Vec<StepOutcome>, Failed> {
         let generation = self.generation;
         // A step with a waiting caller, or of a run that is synced, is on disk before it is acknowledged.
         let syncs = steps
@@ -179,7 +183,7 @@ impl PostgresBackend {
         let stored = in_time(batch::store(connection, &session, steps, &behind)).await?;
         let placed = stored.ok_or(Failed::Fenced)?;
         for (step, placed) in steps.iter().zip(&placed) {
-            if *placed == Placed::Stored && step.deletion.is_none() {
+            if *placed == StepOutcome::Stored && step.deletion.is_none() {
                 step.cell.confirm(generation);
             }
         }
@@ -187,7 +191,7 @@ impl PostgresBackend {
     }
 
     /// Stores steps in one commit, on as many connections as it takes.
-    async fn store_together(&mut self, steps: &[Step]) -> Result<Vec<Placed>, StoreFailure> {
+    async fn store_together(&mut self, steps: &[Step]) -> Result<Vec<StepOutcome>, StoreFailure> {
         for losses in 0..MOST_LOSSES {
             if let Err(error) = self.reconnect().await {
                 return Err(match (losses, self.membership.loss()) {
@@ -208,11 +212,9 @@ impl PostgresBackend {
                     return Err(StoreFailure::Fenced);
                 }
                 Err(Failed::Refused(error)) => {
-                    return Err(match classify(&error) {
-                        ErrorClass::UniqueViolation | ErrorClass::Constraint => {
-                            StoreFailure::Constraint(error)
-                        }
-                        _ => StoreFailure::NotStored(error.into()),
+                    return Err(match is_constraint(&error) {
+                        true => StoreFailure::Constraint(error),
+                        false => StoreFailure::NotStored(error.into()),
                     });
                 }
             };
@@ -241,7 +243,7 @@ async fn in_time<T>(
 }
 
 impl Backend for PostgresBackend {
-    async fn store(&mut self, steps: &[Step]) -> Result<Vec<Placed>, StoreFailure> {
+    async fn store(&mut self, steps: &[Step]) -> Result<Vec<StepOutcome>, StoreFailure> {
         let mut all = Vec::with_capacity(steps.len());
         // A deletion is a statement of its own.
         let together =
@@ -280,15 +282,9 @@ impl Backend for PostgresBackend {
         let pool = self.membership.database().reader();
         match work {
             Work::ForgetRequests { before, tenant } => {
-                let sql = "DELETE FROM runs WHERE key IN (SELECT key FROM runs \
-                           WHERE deleted AND NOT hidden AND finished < $1 AND service = $2 \
-                           AND ($3::text IS NULL OR tenant = $3) LIMIT $4)";
-                let deleted = sqlx::query(sql)
-                    .bind(before.unix_nanos())
-                    .bind(self.service.prefix())
-                    .bind(tenant.map(|tenant| tenant.to_string()))
-                    .bind(REQUESTS);
-                Ok(deleted.execute(pool).await?.rows_affected())
+                let forget = maintenance::forget_requests(before, tenant, Some(self.service));
+                let mut connection = pool.acquire().await?;
+                Ok(Session::Postgres(&mut connection).execute(forget).await?)
             }
             // The server reuses the space of rows itself; a day whose runs have gone is dropped as a whole.
             Work::Reclaim => {

@@ -6,11 +6,11 @@ mod rows;
 use std::collections::{BTreeMap, BTreeSet};
 
 use core_types::RunOwner;
-use membership::Writer;
+use membership::{Writer, writer::LOCK};
 use sqlx::{AssertSqlSafe, PgConnection};
 
 use crate::{
-    committer::Placed,
+    committer::StepOutcome,
     rows::integer,
     step::{Deletion, Step},
 };
@@ -68,7 +68,7 @@ pub(super) async fn store(
     session: &Session<'_>,
     steps: &[Step],
     behind: &BTreeSet<i64>,
-) -> Result<Option<Vec<Placed>>, sqlx::Error> {
+) -> Result<Option<Vec<StepOutcome>>, sqlx::Error> {
     if let [
         Step {
             key,
@@ -78,43 +78,41 @@ pub(super) async fn store(
     ] = steps
     {
         let fence = delete(connection, session, *key, *deletion).await?;
-        return Ok((fence > 0).then(|| vec![Placed::Stored]));
+        return Ok((fence > 0).then(|| vec![StepOutcome::Stored]));
     }
     let kept = || steps.iter().filter(|step| !behind.contains(&step.key));
     let (new, changes) = (NewRuns::of(kept()), Changes::of(kept()));
     let events = Events::of(kept());
-    let writer = session.writer;
-    let (fence, created, changed): Outcome = if new.is_empty() && changes.is_empty() {
-        let query = sqlx::query_as(AssertSqlSafe(format!(
-            "WITH fence AS MATERIALIZED ({}), stored AS (INSERT INTO events \
-             SELECT e.* FROM fence, unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::integer[], $7::bytea[], \
-             $8::bytea[]) AS e) \
-             SELECT count(*), '{{}}'::bigint[], '{{}}'::bigint[] FROM fence",
-            membership::writer::LOCK
-        )));
-        let query = query.bind(writer.id).bind(writer.epoch);
-        events.bind(query).fetch_one(connection).await?
-    } else {
-        let query = sqlx::query_as(AssertSqlSafe(rows::mixed_text()));
-        let query = query.bind(writer.id).bind(writer.epoch);
-        let query = events.bind(query).bind(session.member);
-        let query = new.bind(query.bind(session.service.prefix()));
-        changes.bind(query).fetch_one(connection).await?
+    let only_events = new.is_empty() && changes.is_empty();
+    let text = match only_events {
+        true => &*rows::EVENTS,
+        false => &*rows::MIXED,
     };
+    let query = sqlx::query_as(AssertSqlSafe(text.as_str()));
+    let query = query.bind(session.writer.id).bind(session.writer.epoch);
+    let query = events.bind(query);
+    let query = match only_events {
+        true => query,
+        false => {
+            let query = query.bind(session.member).bind(session.service.prefix());
+            changes.bind(new.bind(query))
+        }
+    };
+    let (fence, created, changed): Outcome = query.fetch_one(connection).await?;
     if fence == 0 {
         return Ok(None);
     }
     let (created, changed) = (set(created), set(changed));
     let place = |step: &Step| {
         if behind.contains(&step.key) {
-            Placed::Behind
+            StepOutcome::Behind
         } else if new.contains(step.key) && !created.contains(&step.key) {
             // Later steps of a run that was not created belong to no run.
-            Placed::Duplicate
+            StepOutcome::Duplicate
         } else if step.takes_over && !changed.contains(&step.key) {
-            Placed::HeldElsewhere
+            StepOutcome::HeldElsewhere
         } else {
-            Placed::Stored
+            StepOutcome::Stored
         }
     };
     Ok(Some(steps.iter().map(place).collect()))
@@ -126,7 +124,7 @@ pub(super) async fn outcome(
     connection: &mut PgConnection,
     member: &str,
     steps: &[Step],
-) -> Result<Option<Vec<Placed>>, sqlx::Error> {
+) -> Result<Option<Vec<StepOutcome>>, sqlx::Error> {
     let events = Events::of(steps.iter());
     let stored: Vec<i64> = sqlx::query_scalar(
         "SELECT run FROM unnest($1::bigint[], $2::bigint[], $3::bytea[]) AS e (run, sequence, hash) \
@@ -153,10 +151,10 @@ pub(super) async fn outcome(
         .collect();
     let is_stored = !stored.is_empty() || new.iter().any(|key| rows.contains_key(key));
     let place = |step: &Step| match rows.get(&step.key) {
-        None if new.contains(&step.key) => Placed::Duplicate,
-        Some(false) if step.takes_over => Placed::HeldElsewhere,
-        _ if !step.events.is_empty() && !stored.contains(&step.key) => Placed::Behind,
-        _ => Placed::Stored,
+        None if new.contains(&step.key) => StepOutcome::Duplicate,
+        Some(false) if step.takes_over => StepOutcome::HeldElsewhere,
+        _ if !step.events.is_empty() && !stored.contains(&step.key) => StepOutcome::Behind,
+        _ => StepOutcome::Stored,
     };
     Ok(is_stored.then(|| steps.iter().map(place).collect()))
 }
@@ -168,10 +166,9 @@ pub(super) async fn release(
     (member, service): (&str, RunOwner),
 ) -> Result<(), sqlx::Error> {
     let text = format!(
-        "WITH fence AS MATERIALIZED ({}), freed AS (UPDATE runs SET holder = NULL FROM fence \
+        "WITH fence AS MATERIALIZED ({LOCK}), freed AS (UPDATE runs SET holder = NULL FROM fence \
          WHERE runs.holder = $3 AND runs.service = $4) \
-         DELETE FROM writers USING fence WHERE writers.id = fence.id",
-        membership::writer::LOCK
+         DELETE FROM writers USING fence WHERE writers.id = fence.id"
     );
     let freed = sqlx::query(AssertSqlSafe(text))
         .bind(writer.id)
@@ -191,37 +188,32 @@ async fn delete(
     let changes = match deletion {
         Deletion::Hide => {
             "hidden AS (UPDATE runs SET deleted = TRUE, hidden = TRUE FROM fence \
-             WHERE key = $3 AND $4 >= 0 AND state IS NOT NULL AND NOT deleted)"
+             WHERE key = $3 AND state IS NOT NULL AND NOT deleted)"
         }
         Deletion::Events { .. } => {
             "deleted AS (DELETE FROM events USING fence WHERE run = $3 AND sequence <= $4)"
         }
         Deletion::Run => {
-            "deleted AS (DELETE FROM runs USING fence WHERE key = $3 AND $4 >= 0 AND hidden AND scope IS NULL), \
+            "deleted AS (DELETE FROM runs USING fence WHERE key = $3 AND hidden AND scope IS NULL), \
              emptied AS (UPDATE runs SET hidden = FALSE, meta = '' FROM fence \
              WHERE key = $3 AND hidden AND scope IS NOT NULL)"
         }
         Deletion::Forget => {
             "emptied AS (DELETE FROM events USING fence, runs \
-             WHERE run = $3 AND $4 >= 0 AND runs.key = run AND runs.state IS NOT NULL), \
+             WHERE run = $3 AND runs.key = run AND runs.state IS NOT NULL), \
              deleted AS (DELETE FROM runs USING fence WHERE key = $3 AND state IS NOT NULL)"
         }
     };
-    let up_to = match deletion {
-        Deletion::Events { up_to } => integer(up_to),
-        _ => 0,
-    };
-    let text = format!(
-        "WITH fence AS MATERIALIZED ({}), {changes} SELECT count(*) FROM fence",
-        membership::writer::LOCK
-    );
-    sqlx::query_scalar(AssertSqlSafe(text))
+    let text = format!("WITH fence AS MATERIALIZED ({LOCK}), {changes} SELECT count(*) FROM fence");
+    let query = sqlx::query_scalar(AssertSqlSafe(text))
         .bind(session.writer.id)
         .bind(session.writer.epoch)
-        .bind(key)
-        .bind(up_to)
-        .fetch_one(connection)
-        .await
+        .bind(key);
+    let query = match deletion {
+        Deletion::Events { up_to } => query.bind(integer(up_to)),
+        _ => query,
+    };
+    query.fetch_one(connection).await
 }
 
 fn set(keys: Vec<i64>) -> BTreeSet<i64> {

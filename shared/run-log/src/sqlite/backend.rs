@@ -1,13 +1,13 @@
 //! The connection that writes to the file.
 
-use sql_store::{ErrorClass, SqliteDatabase, classify};
+use sql_store::{Session, SqliteDatabase};
 use sqlx::{Connection, SqliteConnection};
 
 use super::batch::{self, InsertTexts};
 use crate::{
     StorageError,
-    committer::{Backend, Placed, StoreFailure},
-    maintenance::{REQUESTS, Work},
+    committer::{Backend, StepOutcome, StoreFailure, is_constraint},
+    maintenance::{self, Work},
     step::Step,
 };
 
@@ -39,14 +39,14 @@ impl SqliteBackend {
 }
 
 impl Backend for SqliteBackend {
-    async fn store(&mut self, steps: &[Step]) -> Result<Vec<Placed>, StoreFailure> {
+    async fn store(&mut self, steps: &[Step]) -> Result<Vec<StepOutcome>, StoreFailure> {
         let connection = connected(&mut self.connection, &self.database).await;
         let connection = connection.map_err(|error| StoreFailure::NotStored(error.into()))?;
         match batch::store(connection, &mut self.texts, steps).await {
             Ok(duplicates) => {
-                let mut placed = vec![Placed::Stored; steps.len()];
+                let mut placed = vec![StepOutcome::Stored; steps.len()];
                 for index in duplicates {
-                    placed[index] = Placed::Duplicate;
+                    placed[index] = StepOutcome::Duplicate;
                 }
                 Ok(placed)
             }
@@ -88,12 +88,8 @@ impl Backend for SqliteBackend {
 async fn carry_out(connection: &mut SqliteConnection, work: Work) -> Result<u64, sqlx::Error> {
     match work {
         Work::ForgetRequests { before, tenant } => {
-            let sql = "DELETE FROM runs WHERE key IN (SELECT key FROM runs \
-                       WHERE deleted AND NOT hidden AND finished < ? AND (? IS NULL OR tenant = ?) LIMIT ?)";
-            let tenant = tenant.map(|tenant| tenant.to_string());
-            let deleted = sqlx::query(sql).bind(before.unix_nanos());
-            let deleted = deleted.bind(tenant.clone()).bind(tenant).bind(REQUESTS);
-            Ok(deleted.execute(connection).await?.rows_affected())
+            let forget = maintenance::forget_requests(before, tenant, None);
+            Session::from(connection).execute(forget).await
         }
         Work::Reclaim => sql_store::vacuum::reclaim(connection).await,
     }
@@ -108,11 +104,4 @@ async fn connected<'a>(
         Some(connection) => Ok(connection),
         none => Ok(none.insert(database.connect_writer().await?)),
     }
-}
-
-fn is_constraint(error: &sqlx::Error) -> bool {
-    matches!(
-        classify(error),
-        ErrorClass::UniqueViolation | ErrorClass::Constraint
-    )
 }

@@ -1,8 +1,12 @@
 //! The rows of a group of steps, as arrays that a statement takes apart again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::LazyLock,
+};
 
 use core_types::{Durability, RunId, Timestamp};
+use membership::writer::LOCK;
 use sqlx::{Postgres, postgres::PgArguments, query::QueryAs};
 
 use crate::{Event, NewRun, rows::integer, step::Step};
@@ -147,7 +151,7 @@ impl<'a> NewRuns<'a> {
         self.0.iter().map(|(.., change)| value(change)).collect()
     }
 
-    /// Binds the columns of `new` in [`mixed_text`].
+    /// Binds the columns of `new` in [`MIXED`].
     pub(super) fn bind<'q>(&self, query: Query<'q>) -> Query<'q>
     where
         'a: 'q,
@@ -201,7 +205,7 @@ impl Changes {
         self.0.iter().map(|(_, change)| value(change)).collect()
     }
 
-    /// Binds the columns of `change` in [`mixed_text`].
+    /// Binds the columns of `change` in [`MIXED`].
     pub(super) fn bind<'q>(&self, query: Query<'q>) -> Query<'q> {
         let keys: Vec<i64> = self.0.iter().map(|(key, _)| *key).collect();
         query
@@ -217,11 +221,21 @@ impl Changes {
     }
 }
 
+/// The statement for a group that only appends events.
+pub(super) static EVENTS: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "WITH fence AS MATERIALIZED ({LOCK}), stored AS (INSERT INTO events \
+         SELECT e.* FROM fence, unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::integer[], $7::bytea[], \
+         $8::bytea[]) AS e) \
+         SELECT count(*), '{{}}'::bigint[], '{{}}'::bigint[] FROM fence"
+    )
+});
+
 /// The statement for a group that creates, changes or ends runs beside its events. A run that rests or has ended has no
 /// holder; one is taken over only if no other member holds it.
-pub(super) fn mixed_text() -> String {
+pub(super) static MIXED: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "WITH fence AS MATERIALIZED ({lock}), \
+        "WITH fence AS MATERIALIZED ({LOCK}), \
          created AS (INSERT INTO runs (key, id, tenant, principal, kind, subject, conversation, scope, request_id, \
              body_hash, parent, forks, batched, created, deadline, meta, phase, due, state, finished, end_sequence, \
              end_hash, service, holder) \
@@ -247,7 +261,6 @@ pub(super) fn mixed_text() -> String {
          stored AS (INSERT INTO events SELECT e.* FROM fence, unnest($3::bigint[], $4::bigint[], $5::bigint[], \
              $6::integer[], $7::bytea[], $8::bytea[]) AS e (run, sequence, time, kind, payload, hash) \
              WHERE e.run <> ALL ($11) OR e.run IN (SELECT key FROM created)) \
-         SELECT (SELECT count(*) FROM fence), ARRAY(SELECT key FROM created), ARRAY(SELECT key FROM changed)",
-        lock = membership::writer::LOCK
+         SELECT (SELECT count(*) FROM fence), ARRAY(SELECT key FROM created), ARRAY(SELECT key FROM changed)"
     )
-}
+});
