@@ -66,6 +66,45 @@ impl Database {
         }
     }
 
+    /// Runs a statement as a transaction of its own. Its effect must be the same if it runs twice, since it is repeated
+    /// where a server's connection had died.
+    ///
+    /// # Errors
+    /// The database's error; if the connection was lost, it is not known whether the changes are durable.
+    pub async fn execute(&self, statement: Statement) -> Result<(), sqlx::Error> {
+        let mut repeats = 0..REPEATS;
+        loop {
+            let (text, arguments) = statement.clone().into_parts();
+            let done = match self {
+                Self::Sqlite(database) => bound!(sqlx::query(text), arguments)
+                    .execute(database.writer())
+                    .await
+                    .map(drop),
+                Self::Postgres(database) => bound!(sqlx::query(text), arguments)
+                    .execute(database.reader())
+                    .await
+                    .map(drop),
+            };
+            match done {
+                Err(error)
+                    if repeats.next().is_some() && self.reader().may_repeat(&error).await => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Returns free pages of a file to the file system in one step. Returns the number of bytes; a server does that by
+    /// itself.
+    ///
+    /// # Errors
+    /// The database's error.
+    pub async fn reclaim(&self) -> Result<u64, sqlx::Error> {
+        match self {
+            Self::Sqlite(database) => database.reclaim().await,
+            Self::Postgres(_) => Ok(0),
+        }
+    }
+
     /// Closes every connection.
     pub async fn close(&self) {
         match self {
@@ -156,6 +195,27 @@ impl Session<'_> {
             Self::Postgres(connection) => {
                 let query = bound!(sqlx::query_as::<_, T>(text), arguments);
                 query.fetch_optional(&mut **connection).await
+            }
+        }
+    }
+
+    /// Returns all rows.
+    ///
+    /// # Errors
+    /// The database's error.
+    pub async fn fetch_all<T: StoredRow>(
+        &mut self,
+        statement: Statement,
+    ) -> Result<Vec<T>, sqlx::Error> {
+        let (text, arguments) = statement.into_parts();
+        match self {
+            Self::Sqlite(connection) => {
+                let query = bound!(sqlx::query_as::<_, T>(text), arguments);
+                query.fetch_all(&mut **connection).await
+            }
+            Self::Postgres(connection) => {
+                let query = bound!(sqlx::query_as::<_, T>(text), arguments);
+                query.fetch_all(&mut **connection).await
             }
         }
     }

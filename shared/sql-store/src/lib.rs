@@ -17,7 +17,7 @@
 //!
 //! # PostgreSQL
 //!
-//! [`postgres`] is a database of a server, which all services share, in the schema `core`. [`statement`] runs one text
+//! [`postgres`] is a database of a server, which all services share, in a schema of each and `core`. [`statement`] runs one text
 //! on either [`database`], where their SQL agrees.
 
 pub mod data_dir;

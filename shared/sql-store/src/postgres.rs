@@ -16,10 +16,13 @@ pub use refusal::{PostgresError, ServerFault};
 /// The oldest version of the server that is supported, as `server_version_num` states versions.
 const OLDEST_SERVER: i32 = 150_000;
 
+/// The schemas: the tables that all services share, and those of the registry, of workflow execution and of the agents.
+const SCHEMAS: [&str; 4] = ["core", "registry", "workflow", "agent"];
+
 /// The settings of each session. A statement that takes longer has met a fault, and a transaction that rests holds the
 /// locks that fencing waits for.
 const SESSION: [(&str, &str); 6] = [
-    ("search_path", "core"),
+    ("search_path", "core,registry,workflow,agent"),
     ("statement_timeout", "15s"),
     ("lock_timeout", "5s"),
     ("idle_in_transaction_session_timeout", "5s"),
@@ -157,9 +160,11 @@ impl PostgresDatabase {
                 .map_err(PostgresError::of)?;
         let role = role.ok_or_else(|| PostgresError::NoSuchRole(app_role.to_owned()))?;
         // A change to a large table may take longer than statements of a service.
-        let prepare =
-            "SET lock_timeout = '2s'; SET statement_timeout = 0; CREATE SCHEMA IF NOT EXISTS core";
-        run(&mut connection, prepare.to_owned()).await?;
+        let mut prepare = "SET lock_timeout = '2s'; SET statement_timeout = 0".to_owned();
+        for schema in SCHEMAS {
+            prepare.push_str(&format!("; CREATE SCHEMA IF NOT EXISTS {schema}"));
+        }
+        run(&mut connection, prepare).await?;
         for component in migrations {
             let applied = component.run_on_server(&mut connection).await;
             applied.map_err(|source| PostgresError::Migrate {
@@ -167,11 +172,12 @@ impl PostgresDatabase {
                 source,
             })?;
         }
+        let schemas = SCHEMAS.join(", ");
         let rights = format!(
-            "GRANT USAGE ON SCHEMA core TO {role}; \
-             GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA core TO {role}; \
-             GRANT USAGE ON ALL SEQUENCES IN SCHEMA core TO {role}; \
-             GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA core TO {role}"
+            "GRANT USAGE ON SCHEMA {schemas} TO {role}; \
+             GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schemas} TO {role}; \
+             GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schemas} TO {role}; \
+             GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schemas} TO {role}"
         );
         run(&mut connection, rights).await?;
         connection.close().await.map_err(PostgresError::of)

@@ -1,8 +1,9 @@
 //! A private PostgreSQL server for tests, and a proxy that loses its answers.
 //!
 //! [`shared`] is one server for all test processes of a run, without syncs, in which each test has a database of its
-//! own. [`Server::start`] is a server of one test, which may stop it, kill it or make a standby of it.
+//! own, as [`on_every_database`] makes them. [`Server::start`] is a server of one test, which may stop it, kill it or make a standby of it.
 
+pub mod databases;
 pub mod programs;
 pub mod proxy;
 pub mod server;

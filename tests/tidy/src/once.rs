@@ -14,7 +14,7 @@ struct Once {
 /// The migrations that may name request ids: the migration of the common table, earlier migrations
 /// with tables of their own, which later ones drop, and tables whose rows are each created by one
 /// request.
-const REQUESTS: [&str; 11] = [
+const REQUESTS: [&str; 12] = [
     "shared/documents/migrations/",
     "services/agent-runtime/store/migrations/sqlite/0001_agents.sql",
     "services/agent-runtime/store/migrations/sqlite/0002_append_requests.sql",
@@ -25,6 +25,7 @@ const REQUESTS: [&str; 11] = [
     "services/workflow-execution/service/migrations/sqlite/0001_workflows.sql",
     "services/workflow-execution/service/migrations/sqlite/0002_schedules.sql",
     "services/workflow-execution/service/migrations/sqlite/0006_tenants.sql",
+    "services/workflow-execution/service/migrations/postgres/0001_workflows.sql",
     "shared/run-log/migrations/",
 ];
 
@@ -32,7 +33,7 @@ const ALL: [Once; 6] = [
     Once {
         mark: "request_id text",
         homes: &REQUESTS,
-        remedy: "note request ids with `documents::sqlite::requests::note`, in the transaction of the change",
+        remedy: "note request ids with `documents::database::requests::note`, in the transaction of the change",
     },
     Once {
         mark: "insert into document",

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use approval_rules::{Ask, Judged, Judgement, Stricter};
 use call_outcome::{Category, Failure};
 use core_types::{Clock, IdSource, LoadDiagnostic, PerTenant, Principal, Tenant, Timestamp};
-use sql_store::SqliteDatabase;
+use sql_store::Database;
 use tokio::sync::{Mutex, broadcast};
 use tool_domain::{
     approval::{Approval, DecideError, Decision, State, digest_to_remember},
@@ -24,7 +24,7 @@ use crate::{
     identities::Identities,
     store::{
         StoreError,
-        approvals::{ApprovalStore, SqliteApprovals, Stored},
+        approvals::{ApprovalStore, Stored},
     },
 };
 pub use approvers::{Decider, NotDecider};
@@ -143,7 +143,7 @@ impl Approvals {
     pub fn new(
         policy: Policy,
         identities: Identities,
-        database: SqliteDatabase,
+        database: Database,
         clock: Arc<dyn Clock>,
         ids: Arc<dyn IdSource>,
     ) -> Self {
@@ -151,7 +151,7 @@ impl Approvals {
             inner: Arc::new(Inner {
                 policy,
                 identities,
-                store: Arc::new(SqliteApprovals::new(database)),
+                store: Arc::new(database),
                 clock,
                 ids,
                 tenants: PerTenant::new(MAX_TENANTS),

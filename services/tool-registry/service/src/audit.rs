@@ -27,7 +27,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use contracts::tavern::registry::v1::{AuditDenied, AuditHead, VerifyAuditResponse};
 use core_types::{Clock, IdSource, Principal, SystemClock, SystemIds, Timestamp};
 use documents::DocumentStore;
-use sql_store::{DataDir, SqliteDatabase};
+use sql_store::{DataDir, Database};
 use tokio::task::JoinHandle;
 
 use chain::Chain;
@@ -72,7 +72,7 @@ impl std::fmt::Debug for Audit {
 
 /// The stores whose things are changed.
 pub(crate) struct Stores {
-    pub(crate) database: SqliteDatabase,
+    pub(crate) database: Database,
     pub(crate) identities: Identities,
     pub(crate) documents: Arc<dyn DocumentStore>,
 }

@@ -25,7 +25,7 @@ use std::{
 
 use contracts::tavern::access::v1::Permission;
 use core_types::{Clock, Principal, Tenant, Timestamp};
-use sql_store::SqliteDatabase;
+use sql_store::Database;
 use tokio::sync::{RwLock, RwLockReadGuard};
 use tool_domain::identity::{Account, Accounts, IssuedPrincipals, IssuerToken, Key, KeyOrigin};
 
@@ -38,7 +38,7 @@ use tickets::Tickets;
 
 use crate::store::{
     StoreError,
-    identities::{IdentityStore, SealingKey, SqliteIdentities},
+    identities::{IdentityStore, SealingKey},
 };
 use crate::tenants::Tenants;
 
@@ -121,15 +121,14 @@ impl Identities {
     /// # Errors
     /// [`StoreError`] when the database does not work or a row is damaged.
     pub async fn load(
-        database: SqliteDatabase,
+        database: Database,
         issuers: Issuers,
         clock: Arc<dyn Clock>,
         proven: bool,
     ) -> Result<Self, StoreError> {
         let tenants = Tenants::load(Arc::new(database.clone()), Arc::clone(&clock)).await?;
-        let store = SqliteIdentities::new(database);
-        let (accounts, sealing_key) = store.load(core_types::secret_bytes()).await?;
-        let issued = store.load_issued().await?;
+        let (accounts, sealing_key) = database.load(core_types::secret_bytes()).await?;
+        let issued = database.load_issued().await?;
         Ok(Self {
             inner: Arc::new(Inner {
                 accounts: std::sync::RwLock::new(Arc::new(accounts)),
@@ -137,7 +136,7 @@ impl Identities {
                 dispatching: RwLock::default(),
                 issuers,
                 issued: std::sync::RwLock::new(issued),
-                store: Arc::new(store),
+                store: Arc::new(database),
                 sealing_key,
                 tickets: Tickets::default(),
                 tenants,

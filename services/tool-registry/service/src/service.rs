@@ -15,7 +15,7 @@ use documents::{DocumentStore, StoredDocuments};
 use grpc_kit::{Services, Transport};
 use run_events::{Neighbours, RetentionSettings, Runs};
 use run_log::RunLogs;
-use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
+use sql_store::{DataDir, Database, SqliteDatabase, SqliteOptions};
 use tenancy::TenantSync;
 use tokio::{sync::OnceCell, task::AbortHandle};
 use tonic::Status;
@@ -325,7 +325,7 @@ impl ToolRegistry {
 fn load_approvals(
     settings: &RegistrySettings,
     identities: Identities,
-    (database, clock, ids): (SqliteDatabase, Arc<dyn Clock>, Arc<dyn IdSource>),
+    (database, clock, ids): (Database, Arc<dyn Clock>, Arc<dyn IdSource>),
 ) -> Result<Approvals, Error> {
     let policy = Policy::load(&settings.approvals_file)?;
     Ok(Approvals::new(policy, identities, database, clock, ids))
@@ -382,7 +382,7 @@ fn issuers_of(settings: &RegistrySettings, clock: &Arc<dyn Clock>) -> Issuers {
 
 /// Loads principals and keys. With a key or an issuer, the service works only where the others prove themselves.
 async fn load_identities(
-    database: &SqliteDatabase,
+    database: &Database,
     settings: &RegistrySettings,
     clock: &Arc<dyn Clock>,
     (data, proven): (&DataDir, bool),
@@ -404,7 +404,7 @@ pub(crate) async fn open_audit(
     data: &DataDir,
     settings: &RegistrySettings,
     identities: Identities,
-    (database, clock, ids): (SqliteDatabase, Arc<dyn Clock>, Arc<dyn IdSource>),
+    (database, clock, ids): (Database, Arc<dyn Clock>, Arc<dyn IdSource>),
 ) -> Result<Audit, Error> {
     let stores = Stores {
         database: database.clone(),
@@ -418,9 +418,10 @@ pub(crate) async fn open_audit(
 pub(crate) const DATABASE: &str = "tool-registry.db";
 
 /// Opens the database of definitions, approvals and principals.
-pub(crate) async fn open_database(data: &DataDir) -> Result<SqliteDatabase, Error> {
+pub(crate) async fn open_database(data: &DataDir) -> Result<Database, Error> {
     let options = SqliteOptions::new(data.file(DATABASE)?);
-    Ok(SqliteDatabase::open(options, &[documents::MIGRATIONS, MIGRATIONS]).await?)
+    let database = SqliteDatabase::open(options, &[documents::MIGRATIONS, MIGRATIONS]);
+    Ok(database.await?.into())
 }
 
 async fn open_log(data: &DataDir, name: &str) -> Result<RunLogs, Error> {
@@ -431,7 +432,7 @@ async fn open_log(data: &DataDir, name: &str) -> Result<RunLogs, Error> {
 async fn open_plugins(
     (settings, surroundings): (&RegistrySettings, Surroundings),
     of_all: ((Tools, Tenants), Ledger),
-    (store, packages, workspaces): (Arc<dyn DocumentStore>, Arc<SqliteDatabase>, Workspaces),
+    (store, packages, workspaces): (Arc<dyn DocumentStore>, Arc<Database>, Workspaces),
     clock: Arc<dyn Clock>,
 ) -> Result<PluginCatalogue, Error> {
     let stores = (store, packages as _, workspaces);

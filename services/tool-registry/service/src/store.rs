@@ -1,4 +1,5 @@
-//! Approvals, principals and counts of denials as they are stored. Tools and gRPC servers that the operator added are [`documents`].
+//! Approvals, principals and counts of denials as they are stored, in a file or at a server. Tools and gRPC servers that
+//! the operator added are [`documents`].
 
 pub(crate) mod approvals;
 pub(crate) mod denials;
@@ -16,8 +17,13 @@ pub use sql_store::StoreError;
 
 static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("migrations/sqlite");
 
-/// The tables of this service.
+static SERVER_MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("migrations/postgres");
+
+/// The tables of this service in a file.
 pub const MIGRATIONS: Migrations = Migrations::new("tool_registry", &MIGRATOR);
+
+/// The tables of this service at a server, in the schema `registry`.
+pub const SERVER_MIGRATIONS: Migrations = Migrations::new("tool_registry", &SERVER_MIGRATOR);
 
 /// The tools that were put for a tenant, with their definitions as they were written.
 pub(crate) const fn tools_of(tenant: Tenant) -> Collection {
@@ -73,6 +79,9 @@ pub(crate) async fn run_sql(file: &std::path::Path, sql: &str) {
     let carried_out = statement.execute(&mut door).await;
     carried_out.expect("it is carried out");
 }
+
+#[cfg(test)]
+mod both_databases;
 
 #[cfg(test)]
 mod tests {

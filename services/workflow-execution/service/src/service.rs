@@ -9,7 +9,7 @@ use documents::{DocumentParts, DocumentStore, StoredDocuments};
 use grpc_kit::Services;
 use run_events::{Neighbours, RetentionSettings, Runs, retention::RunsOnly};
 use run_log::RunLogs;
-use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
+use sql_store::{DataDir, Database, SqliteDatabase, SqliteOptions};
 
 use crate::error::Error;
 use crate::library::{Library, NodeTypes};
@@ -17,8 +17,7 @@ use crate::peers::Peers;
 use crate::rpc::{Rpc, ScheduleRpc};
 use crate::runner::{self, DefinitionStore, Inner, ScheduleTicker, Schedules};
 use crate::settings::WorkflowSettings;
-use crate::store::schedules::SqliteSchedules;
-use crate::store::{KeptDefinitions, MIGRATIONS, ResultTable};
+use crate::store::{MIGRATIONS, ResultTable};
 use crate::tenants::StoredData;
 use tenancy::TenantSync;
 use workflow_runner::run_keys::RunKeys;
@@ -29,7 +28,7 @@ use workflow_runner::{Concurrency, ResultCache, RunBounds, RunPlaces, Runner};
 pub struct WorkflowExecution {
     inner: Arc<Inner>,
     documents: Arc<dyn DocumentStore>,
-    database: SqliteDatabase,
+    database: Database,
     retention: RetentionSettings,
     neighbours: Neighbours,
 }
@@ -55,8 +54,9 @@ pub async fn build_with(
     let data_dir = DataDir::open(&settings.data_dir)?;
     let options = SqliteOptions::new(data_dir.file("workflow-execution.db")?);
     let database = SqliteDatabase::open(options, &[documents::MIGRATIONS, MIGRATIONS]).await?;
+    let database = Database::from(database);
     let cache = ResultCache::open(Arc::new(ResultTable::new(database.clone()))).await?;
-    let schedules = Schedules::new(Arc::new(SqliteSchedules::new(database.clone())));
+    let schedules = Schedules::new(Arc::new(database.clone()));
     let documents: Arc<dyn DocumentStore> = Arc::new(StoredDocuments::new(database.clone()));
     let parts = DocumentParts {
         store: Arc::clone(&documents),
@@ -108,7 +108,7 @@ pub async fn build_with(
         ids,
         keys: RunKeys::default(),
         places: RunPlaces::new(bounds, tenants),
-        definitions: DefinitionStore::new(Arc::new(KeptDefinitions::new(database.clone()))),
+        definitions: DefinitionStore::new(Arc::new(database.clone())),
         schedules,
         ticker: ScheduleTicker::default(),
     };

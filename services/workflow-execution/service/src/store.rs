@@ -1,20 +1,20 @@
-//! Stores the definitions that open runs execute, results and schedules. Put definitions are
-//! [`documents`].
+//! Stores the definitions that open runs execute, results and schedules, in a file or at a server. Put definitions
+//! are [`documents`].
 //!
 //! A text is stored once for each tenant, by its digest. That way a run continues after a restart with the
 //! definition that it was started with, whatever happened to the workflow since.
 
+mod definitions;
 mod results;
 pub(crate) mod schedules;
-mod sqlite;
 
 use async_trait::async_trait;
 use core_types::Tenant;
 use run_log::Hash;
 
+pub use definitions::{MIGRATIONS, SERVER_MIGRATIONS, remove_tenant};
 pub use results::ResultTable;
 pub use sql_store::StoreError;
-pub use sqlite::{KeptDefinitions, MIGRATIONS, remove_tenant};
 
 /// Stores the definitions that runs execute.
 #[async_trait]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use core_types::Tenant;
 use documents::DocumentStore;
-use sql_store::SqliteDatabase;
+use sql_store::Database;
 use tenancy::{TenantData, Use};
 use tonic::Status;
 
@@ -21,7 +21,7 @@ const STEP: u32 = 1_000;
 pub(crate) struct StoredData {
     pub(crate) inner: Arc<Inner>,
     pub(crate) documents: Arc<dyn DocumentStore>,
-    pub(crate) database: SqliteDatabase,
+    pub(crate) database: Database,
 }
 
 #[async_trait]

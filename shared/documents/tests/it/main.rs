@@ -11,10 +11,10 @@ use std::{path::Path, sync::Arc};
 use core_types::{SystemClock, Tenant};
 use documents::{
     Collection, DocumentParts, DocumentStore, Documents, FilePlace, Kind, MIGRATIONS,
-    SERVER_MIGRATIONS, StoredDocuments,
+    StoredDocuments,
 };
 use run_log::Hash;
-use sql_store::{PostgresDatabase, PostgresOptions, SqliteDatabase, SqliteOptions};
+use sql_store::{SqliteDatabase, SqliteOptions};
 
 const TENANT: Tenant = Tenant::DEFAULT;
 
@@ -77,23 +77,6 @@ async fn sqlite(directory: &Path) -> Arc<dyn DocumentStore> {
     let options = SqliteOptions::new(directory.join("documents.db"));
     let database = SqliteDatabase::open(options, &[MIGRATIONS]).await;
     Arc::new(StoredDocuments::new(database.expect("the database opens")))
-}
-
-/// Returns a store in a new database of the shared server, or `None` where PostgreSQL is missing.
-async fn postgres() -> Option<Arc<dyn DocumentStore>> {
-    let database = postgres_kit::shared()?
-        .database()
-        .expect("the server answers");
-    let options = |url: &str| PostgresOptions {
-        allow_fsync_off: true,
-        ..PostgresOptions::new(url)
-    };
-    let owner = options(&database.owner_url);
-    PostgresDatabase::migrate(&owner, &[SERVER_MIGRATIONS], database.app_role)
-        .await
-        .expect("it is migrated");
-    let opened = PostgresDatabase::open(options(&database.url), &[SERVER_MIGRATIONS]).await;
-    Some(Arc::new(StoredDocuments::new(opened.expect("it opens"))))
 }
 
 async fn notes(directory: &Path, files: &Path) -> Documents<NoteKind> {

@@ -1,42 +1,20 @@
 //! Facts of a store, in a file and at a server.
 
-use std::sync::Arc;
-
 use core_types::Timestamp;
 use documents::{
-    DocumentStore, Request, Seen,
+    DocumentStore, MIGRATIONS, Request, RequestStore, SERVER_MIGRATIONS, Seen, StoredDocuments,
     store::{NewDocument, NewRevision},
 };
-
 use futures::future::join_all;
+use sql_store::{Database, Migrations};
 
 use crate::{TENANT, body, collection};
 
-macro_rules! on_every_store {
-    ($($case:ident)*) => {
-        mod sqlite {
-            $(
-                #[tokio::test]
-                async fn $case() {
-                    let directory = tempfile::tempdir().unwrap();
-                    super::$case(crate::sqlite(directory.path()).await).await;
-                }
-            )*
-        }
-        mod postgres {
-            $(
-                #[tokio::test]
-                async fn $case() {
-                    // A host without PostgreSQL does not run its cases.
-                    let Some(store) = crate::postgres().await else { return };
-                    super::$case(store).await;
-                }
-            )*
-        }
-    };
-}
+const FILE: [Migrations; 1] = [MIGRATIONS];
+const SERVER: [Migrations; 1] = [SERVER_MIGRATIONS];
 
-on_every_store! {
+postgres_kit::on_every_database! {
+    (FILE, SERVER)
     documents_of_a_kind_are_read_as_they_were_put_and_paged_by_id
     a_put_replaces_only_the_version_that_it_names
     a_request_is_noted_with_the_change_that_it_asks_for
@@ -63,9 +41,8 @@ fn request<'a>(id: &'a str, text: &str) -> Request<'a> {
     Request::of("Put", id, body(text)).expect("it has an id")
 }
 
-async fn documents_of_a_kind_are_read_as_they_were_put_and_paged_by_id(
-    store: Arc<dyn DocumentStore>,
-) {
+async fn documents_of_a_kind_are_read_as_they_were_put_and_paged_by_id(database: Database) {
+    let store = StoredDocuments::new(database);
     for (kind, id) in [("a", "y"), ("a", "x"), ("a", "z"), ("b", "x")] {
         assert!(store.put(collection(kind), new(id, kind, 0)).await.unwrap());
     }
@@ -83,7 +60,8 @@ async fn documents_of_a_kind_are_read_as_they_were_put_and_paged_by_id(
     assert_eq!(store.get(collection("b"), "y").await.unwrap(), None);
 }
 
-async fn a_put_replaces_only_the_version_that_it_names(store: Arc<dyn DocumentStore>) {
+async fn a_put_replaces_only_the_version_that_it_names(database: Database) {
+    let store = StoredDocuments::new(database);
     let put = async |text, replaces| store.put(collection("a"), new("x", text, replaces)).await;
     assert!(!put("first", 1).await.unwrap());
     assert!(put("first", 0).await.unwrap());
@@ -93,7 +71,8 @@ async fn a_put_replaces_only_the_version_that_it_names(store: Arc<dyn DocumentSt
     assert_eq!((row.version, row.text.as_str()), (2, "second"));
 }
 
-async fn a_request_is_noted_with_the_change_that_it_asks_for(store: Arc<dyn DocumentStore>) {
+async fn a_request_is_noted_with_the_change_that_it_asks_for(database: Database) {
+    let store = StoredDocuments::new(database);
     let named = |replaces, request| NewDocument {
         request: Some(request),
         ..new("x", "text", replaces)
@@ -121,7 +100,8 @@ async fn a_request_is_noted_with_the_change_that_it_asks_for(store: Arc<dyn Docu
     assert_eq!(seen(elsewhere).await, Seen::New);
 }
 
-async fn a_request_is_remembered_for_a_week(store: Arc<dyn DocumentStore>) {
+async fn a_request_is_remembered_for_a_week(database: Database) {
+    let store = StoredDocuments::new(database);
     let put = async |id, asked, seconds: i64| {
         let now = Timestamp::from_unix_nanos(seconds * 1_000_000_000);
         let put = NewDocument {
@@ -149,9 +129,8 @@ fn revision(id: &str, etag: &str, label: &str) -> NewRevision {
     }
 }
 
-async fn revisions_are_numbered_and_one_that_changes_nothing_is_none(
-    store: Arc<dyn DocumentStore>,
-) {
+async fn revisions_are_numbered_and_one_that_changes_nothing_is_none(database: Database) {
+    let store = StoredDocuments::new(database);
     let add = async |new: &[NewRevision]| {
         let added = store
             .add_revisions(collection("a"), new, NOW)
@@ -183,7 +162,8 @@ async fn revisions_are_numbered_and_one_that_changes_nothing_is_none(
     assert_eq!(kept.map(|(_, text)| text), Some("text of one".to_owned()));
 }
 
-async fn revisions_that_are_used_are_not_deleted(store: Arc<dyn DocumentStore>) {
+async fn revisions_that_are_used_are_not_deleted(database: Database) {
+    let store = StoredDocuments::new(database);
     let new = ["one", "two", "three", "four"].map(|etag| revision("x", etag, ""));
     store
         .add_revisions(collection("a"), &new, NOW)
@@ -199,7 +179,8 @@ async fn revisions_that_are_used_are_not_deleted(store: Arc<dyn DocumentStore>) 
     assert_eq!(numbers, [4, 2]);
 }
 
-async fn of_changes_at_once_to_one_version_one_is_stored(store: Arc<dyn DocumentStore>) {
+async fn of_changes_at_once_to_one_version_one_is_stored(database: Database) {
+    let store = StoredDocuments::new(database);
     for replaces in 0..5 {
         let texts: Vec<String> = (0..8).map(|number| format!("text {number}")).collect();
         let changes = texts
@@ -224,7 +205,8 @@ async fn of_changes_at_once_to_one_version_one_is_stored(store: Arc<dyn Document
     assert_eq!(stored.count(), 1, "of one request");
 }
 
-async fn revisions_added_at_once_have_numbers_without_gaps(store: Arc<dyn DocumentStore>) {
+async fn revisions_added_at_once_have_numbers_without_gaps(database: Database) {
+    let store = StoredDocuments::new(database);
     let new: Vec<_> = (0..8)
         .map(|number| [revision("x", &format!("etag {number}"), "")])
         .collect();

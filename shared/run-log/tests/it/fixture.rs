@@ -4,11 +4,11 @@ use std::{path::Path, time::Duration};
 
 use core_types::{Durability, RequestId, RunId, RunOwner, Timestamp};
 use membership::{MemberSettings, Membership};
-use postgres_kit::Database;
+use postgres_kit::{Database, databases::options};
 use run_log::{
     Batch, Created, Event, Follower, Hash, NewEvent, NewRun, RequestKey, RunLogs, RunWriter,
 };
-use sql_store::{Migrations, PostgresDatabase, PostgresOptions, SqliteOptions};
+use sql_store::{Migrations, PostgresDatabase, SqliteOptions};
 use sqlx::{ConnectOptions, SqliteConnection, sqlite::SqliteConnectOptions};
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -56,14 +56,6 @@ pub(crate) async fn postgres() -> Option<Fixture> {
 
 /// The migrations of a run log at a server.
 pub(crate) const MIGRATIONS: [Migrations; 2] = [membership::MIGRATIONS, run_log::SERVER_MIGRATIONS];
-
-/// Returns options for addresses of the server of tests, which may run without syncs.
-pub(crate) fn options(url: &str) -> PostgresOptions {
-    PostgresOptions {
-        allow_fsync_off: true,
-        ..PostgresOptions::new(url)
-    }
-}
 
 /// Brings a database to the present shape. Returns the address for the role of the services.
 pub(crate) async fn migrated(database: &Database) -> String {

@@ -1,7 +1,7 @@
 //! The properties that a server must have, and the sentence for each one that it lacks.
 
-use postgres_kit::{Database, Server};
-use sql_store::{Migrations, PostgresDatabase, PostgresOptions};
+use postgres_kit::{Database, Server, databases::options};
+use sql_store::{Database as Opened, Migrations, PostgresDatabase, PostgresOptions, Statement};
 
 /// The component of these tests.
 fn component() -> [Migrations; 1] {
@@ -10,13 +10,6 @@ fn component() -> [Migrations; 1] {
         "ALTER TABLE core.counters ADD COLUMN note text",
     ];
     [crate::migrations("counters", &statements)]
-}
-
-fn options(url: &str) -> PostgresOptions {
-    PostgresOptions {
-        allow_fsync_off: true,
-        ..PostgresOptions::new(url)
-    }
 }
 
 async fn migrate(database: &Database) -> Result<(), String> {
@@ -155,4 +148,30 @@ async fn a_standby_is_refused_until_it_is_promoted() {
     primary.stop("immediate").unwrap();
     standby.promote().unwrap();
     assert_eq!(refusal(options(&url)).await, "accepted");
+}
+
+#[tokio::test]
+async fn a_statement_runs_again_where_its_connection_had_died() {
+    let Some(server) = postgres_kit::shared() else {
+        return;
+    };
+    let database = server.database().unwrap();
+    migrate(&database).await.unwrap();
+    let opened = PostgresDatabase::open(options(&database.url), &component()).await;
+    let opened = opened.unwrap();
+    let mut beside = opened.connect().await.unwrap();
+    let counters = Opened::from(opened);
+    for number in 0..3_i64 {
+        let put = Statement::new(
+            "INSERT INTO counters (name, value) VALUES ('a', $1) \
+             ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        );
+        counters.execute(put.bind(number)).await.unwrap();
+        let read = Statement::new("SELECT value FROM counters WHERE name = 'a'");
+        let (value,): (i64,) = counters.reader().fetch_one(read).await.unwrap();
+        assert_eq!(value, number);
+        let kill = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity \
+                    WHERE datname = current_database() AND pid <> pg_backend_pid()";
+        sqlx::query(kill).execute(&mut beside).await.unwrap();
+    }
 }

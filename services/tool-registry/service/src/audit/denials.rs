@@ -11,7 +11,7 @@ use std::{
 use contracts::tavern::registry::v1::{AuditDenied, AuditEntry, audit_entry::Event};
 use core_types::{Clock, Timestamp};
 use run_events::timestamp_to_proto;
-use sql_store::SqliteDatabase;
+use sql_store::Database;
 use tokio::sync::Mutex;
 
 use super::{chain::Chain, failure::AuditFailure};
@@ -48,7 +48,7 @@ struct Minute {
 }
 
 impl Denials {
-    pub(super) fn new(database: SqliteDatabase, chain: Chain, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(database: Database, chain: Chain, clock: Arc<dyn Clock>) -> Self {
         Self {
             store: Arc::new(database),
             chain,

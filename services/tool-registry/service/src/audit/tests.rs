@@ -15,7 +15,7 @@ use contracts::tavern::registry::v1::{
 };
 use core_types::{Clock, Principal, SystemIds, Tenant, Timestamp};
 use documents::{DocumentStore, StoredDocuments};
-use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
+use sql_store::{DataDir, Database, SqliteDatabase, SqliteOptions};
 use tempfile::TempDir;
 use tonic::Code;
 
@@ -45,7 +45,7 @@ struct Fixture {
     directory: TempDir,
     clock: Arc<SetClock>,
     settings: AuditSettings,
-    open: Option<(Audit, SqliteDatabase)>,
+    open: Option<(Audit, Database)>,
 }
 
 impl Fixture {
@@ -70,7 +70,7 @@ impl Fixture {
         let options = SqliteOptions::new(data.file("tool-registry.db").expect("a name"));
         let migrations = [documents::MIGRATIONS, MIGRATIONS];
         let database = SqliteDatabase::open(options, &migrations).await;
-        let database = database.expect("the database opens");
+        let database = Database::from(database.expect("the database opens"));
         let clock: Arc<dyn Clock> = self.clock.clone();
         let issuers = Issuers::new(Vec::new(), Duration::ZERO, &clock);
         let identities =

@@ -5,8 +5,7 @@ mod tests;
 
 use async_trait::async_trait;
 use core_types::{Principal, Tenant};
-use sql_store::SqliteDatabase;
-use sqlx::{Row, sqlite::SqliteRow};
+use sql_store::{Database, Statement, TenantTable};
 use tool_domain::approval::{Approval, State};
 
 use crate::store::StoreError;
@@ -31,7 +30,19 @@ pub struct ApprovalFilter {
     pub principal: Option<Principal>,
 }
 
-const COLUMNS: &str = "SELECT document_json, call_json FROM approvals";
+const COLUMNS: &str = "SELECT document_json, call_json FROM approvals WHERE ";
+
+/// The tables, for the removal of a tenant.
+const TABLES: [TenantTable; 2] = [
+    TenantTable {
+        name: "remembered_approvals",
+        key: "conversation_id, digest",
+    },
+    TenantTable {
+        name: "approvals",
+        key: "approval_id",
+    },
+];
 
 /// Keeps approvals.
 ///
@@ -107,31 +118,18 @@ pub(crate) trait ApprovalStore: Send + Sync {
     async fn reclaim(&self) -> Result<u64, StoreError>;
 }
 
-/// Approvals on SQLite.
-#[derive(Clone)]
-pub(crate) struct SqliteApprovals {
-    database: SqliteDatabase,
-}
-
-impl SqliteApprovals {
-    /// Takes an open database with the migrations of the service applied.
-    pub(crate) fn new(database: SqliteDatabase) -> Self {
-        Self { database }
-    }
-}
-
 #[async_trait]
-impl ApprovalStore for SqliteApprovals {
+impl ApprovalStore for Database {
     async fn put(&self, approval: &Approval, call_json: &str) -> Result<(), StoreError> {
         let document = serde_json::to_string(approval).expect("an approval has text keys only");
-        let statement = sqlx::query(
+        let statement = Statement::new(
             "INSERT INTO approvals (approval_id, effect_id, state, conversation_id, run_id, created, \
-             expires, document_json, call_json, ended, tenant) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) \
+             expires, document_json, call_json, ended, tenant, principal) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) \
              ON CONFLICT (approval_id) DO UPDATE SET state = excluded.state, ended = excluded.ended, \
              document_json = excluded.document_json",
         );
-        statement
+        let statement = statement
             .bind(&approval.id)
             .bind(&approval.effect_id)
             .bind(approval.state as i32)
@@ -143,50 +141,48 @@ impl ApprovalStore for SqliteApprovals {
             .bind(call_json)
             .bind(approval.ended)
             .bind(approval.principal.tenant().as_str())
-            .execute(self.database.writer())
-            .await?;
-        Ok(())
+            .bind(approval.principal.as_str());
+        Ok(self.execute(statement).await?)
     }
 
     async fn get(&self, tenant: Tenant, id: &str) -> Result<Option<Stored>, StoreError> {
-        let statement = format!("{COLUMNS} WHERE tenant = ?1 AND approval_id = ?2");
-        let row = sqlx::query(sqlx::AssertSqlSafe(statement));
-        let row = row.bind(tenant.as_str()).bind(id);
-        let row = row.fetch_optional(self.database.reader()).await?;
-        row.map(|row| read(&row)).transpose()
+        let mut statement = Statement::new(COLUMNS);
+        statement.push("tenant = ").push_bind(tenant.as_str());
+        statement.push(" AND approval_id = ").push_bind(id);
+        let row = self.reader().fetch_optional(statement).await?;
+        row.map(read).transpose()
     }
 
     async fn of_effect(&self, tenant: Tenant, effect: &str) -> Result<Option<Stored>, StoreError> {
-        let statement = format!(
-            "{COLUMNS} WHERE tenant = ?1 AND effect_id = ?2 AND effect_id <> '' AND state <> 5"
-        );
-        let row = sqlx::query(sqlx::AssertSqlSafe(statement));
-        let row = row.bind(tenant.as_str()).bind(effect);
-        let row = row.fetch_optional(self.database.reader()).await?;
-        row.map(|row| read(&row)).transpose()
+        let mut statement = Statement::new(COLUMNS);
+        statement.push("tenant = ").push_bind(tenant.as_str());
+        statement.push(" AND effect_id = ").push_bind(effect);
+        statement.push(" AND effect_id <> '' AND state <> 5");
+        let row = self.reader().fetch_optional(statement).await?;
+        row.map(read).transpose()
     }
 
     async fn unattended(&self) -> Result<Vec<Stored>, StoreError> {
-        let statement = format!(
-            "{COLUMNS} WHERE (state = 1 AND effect_id = '') OR (state IN (1, 2) AND call_json <> '')"
-        );
-        let rows = sqlx::query(sqlx::AssertSqlSafe(statement));
-        let rows = rows.fetch_all(self.database.reader()).await?;
-        rows.iter().map(read).collect()
+        let mut statement = Statement::new(COLUMNS);
+        statement.push("(state = 1 AND effect_id = '') OR (state IN (1, 2) AND call_json <> '')");
+        let rows = self.reader().fetch_all(statement).await?;
+        rows.into_iter().map(read).collect()
     }
 
     async fn forget_call(&self, tenant: Tenant, id: &str) -> Result<(), StoreError> {
-        let statement =
-            "UPDATE approvals SET call_json = '' WHERE tenant = ?1 AND approval_id = ?2";
-        let statement = sqlx::query(statement).bind(tenant.as_str()).bind(id);
-        statement.execute(self.database.writer()).await?;
-        Ok(())
+        let statement = Statement::new(
+            "UPDATE approvals SET call_json = '' WHERE tenant = $1 AND approval_id = $2",
+        );
+        Ok(self
+            .execute(statement.bind(tenant.as_str()).bind(id))
+            .await?)
     }
 
     async fn pending(&self, tenant: Tenant) -> Result<i64, StoreError> {
-        let count = "SELECT count(*) FROM approvals WHERE tenant = ?1 AND state = 1";
-        let count = sqlx::query_scalar(count).bind(tenant.as_str());
-        Ok(count.fetch_one(self.database.reader()).await?)
+        let count =
+            Statement::new("SELECT count(*) FROM approvals WHERE tenant = $1 AND state = 1");
+        let (count,) = self.reader().fetch_one(count.bind(tenant.as_str())).await?;
+        Ok(count)
     }
 
     async fn list(
@@ -196,25 +192,32 @@ impl ApprovalStore for SqliteApprovals {
         after: Option<(i64, &str)>,
         limit: usize,
     ) -> Result<Vec<Stored>, StoreError> {
-        let statement = format!(
-            "{COLUMNS} WHERE (?1 = 0 OR state = ?1) AND (?2 = '' OR conversation_id = ?2) \
-             AND (?3 = '' OR run_id = ?3) AND tenant = ?7 AND (created, approval_id) < (?4, ?5) \
-             AND (?8 IS NULL OR coalesce(json_extract(document_json, '$.principal'), 'local') = ?8) \
-             ORDER BY created DESC, approval_id DESC LIMIT ?6"
-        );
-        let (created, id) = after.unwrap_or((i64::MAX, ""));
-        let rows = sqlx::query(sqlx::AssertSqlSafe(statement))
-            .bind(filter.state.map_or(0, |state| state as i32))
-            .bind(&filter.conversation)
-            .bind(&filter.run)
-            .bind(created)
-            .bind(id)
-            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-            .bind(tenant.as_str())
-            .bind(filter.principal.as_ref().map(Principal::as_str))
-            .fetch_all(self.database.reader())
-            .await?;
-        rows.iter().map(read).collect()
+        let mut statement = Statement::new(COLUMNS);
+        statement.push("tenant = ").push_bind(tenant.as_str());
+        if let Some(state) = filter.state {
+            statement.push(" AND state = ").push_bind(state as i32);
+        }
+        for (column, value) in [
+            (" AND conversation_id = ", &filter.conversation),
+            (" AND run_id = ", &filter.run),
+        ] {
+            if !value.is_empty() {
+                statement.push(column).push_bind(value);
+            }
+        }
+        if let Some(principal) = &filter.principal {
+            statement.push(" AND principal = ");
+            statement.push_bind(principal.as_str());
+        }
+        if let Some((created, id)) = after {
+            statement.push(" AND (created, approval_id) < (");
+            statement.push_bind(created).push(", ").push_bind(id);
+            statement.push(")");
+        }
+        statement.push(" ORDER BY created DESC, approval_id DESC LIMIT ");
+        statement.push_bind(bound(limit));
+        let rows = self.reader().fetch_all(statement).await?;
+        rows.into_iter().map(read).collect()
     }
 
     async fn remember(
@@ -224,14 +227,12 @@ impl ApprovalStore for SqliteApprovals {
         digest: &str,
         approval: &str,
     ) -> Result<(), StoreError> {
-        let statement = sqlx::query(
+        let statement = Statement::new(
             "INSERT INTO remembered_approvals (tenant, conversation_id, digest, approval_id) \
-             VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
+             VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
         );
         let statement = statement.bind(tenant.as_str()).bind(conversation);
-        let statement = statement.bind(digest).bind(approval);
-        statement.execute(self.database.writer()).await?;
-        Ok(())
+        Ok(self.execute(statement.bind(digest).bind(approval)).await?)
     }
 
     async fn remembered(
@@ -240,13 +241,13 @@ impl ApprovalStore for SqliteApprovals {
         conversation: &str,
         digest: &str,
     ) -> Result<Option<String>, StoreError> {
-        let statement = sqlx::query_scalar(
+        let statement = Statement::new(
             "SELECT approval_id FROM remembered_approvals \
-             WHERE tenant = ?1 AND conversation_id = ?2 AND digest = ?3",
+             WHERE tenant = $1 AND conversation_id = $2 AND digest = $3",
         );
         let statement = statement.bind(tenant.as_str()).bind(conversation);
-        let statement = statement.bind(digest);
-        Ok(statement.fetch_optional(self.database.reader()).await?)
+        let row = self.reader().fetch_optional(statement.bind(digest)).await?;
+        Ok(row.map(|(approval,)| approval))
     }
 
     async fn ended_before(
@@ -255,88 +256,64 @@ impl ApprovalStore for SqliteApprovals {
         after: (i64, &str),
         limit: usize,
     ) -> Result<Vec<(Approval, String)>, StoreError> {
-        let rows = sqlx::query(
-            "SELECT document_json, call_json, coalesce((SELECT r.conversation_id \
+        let statement = Statement::new(
+            "SELECT document_json, call_json, coalesce((SELECT min(r.conversation_id) \
              FROM remembered_approvals r WHERE r.tenant = a.tenant AND r.approval_id = a.approval_id), '') \
-             FROM approvals a WHERE (created, approval_id) > (?1, ?2) AND created < ?3 AND ended < ?3 \
-             AND NOT (state = 2 AND call_json <> '') ORDER BY created, approval_id LIMIT ?4",
+             FROM approvals a WHERE (created, approval_id) > ($1, $2) AND created < $3 AND ended < $3 \
+             AND NOT (state = 2 AND call_json <> '') ORDER BY created, approval_id LIMIT $4",
         );
-        let rows = rows
-            .bind(after.0)
-            .bind(after.1)
-            .bind(before)
-            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-            .fetch_all(self.database.reader())
-            .await?;
-        let ended = rows
-            .iter()
-            .map(|row| Ok((read(row)?.approval, row.try_get(2)?)));
+        let statement = statement.bind(after.0).bind(after.1);
+        let statement = statement.bind(before).bind(bound(limit));
+        let rows = self.reader().fetch_all(statement).await?;
+        let ended = rows.into_iter().map(|(document, call, conversation)| {
+            let stored = read((document, call))?;
+            Ok((stored.approval, conversation))
+        });
         ended.collect()
     }
 
     async fn overdue(&self, now: i64, limit: usize) -> Result<Vec<Stored>, StoreError> {
-        let statement = format!("{COLUMNS} WHERE state = 1 AND expires <= ?1 LIMIT ?2");
-        let rows = sqlx::query(sqlx::AssertSqlSafe(statement));
-        let rows = rows
-            .bind(now)
-            .bind(i64::try_from(limit).unwrap_or(i64::MAX));
-        let rows = rows.fetch_all(self.database.reader()).await?;
-        rows.iter().map(read).collect()
+        let mut statement = Statement::new(COLUMNS);
+        statement.push("state = 1 AND expires <= ").push_bind(now);
+        statement.push(" LIMIT ").push_bind(bound(limit));
+        let rows = self.reader().fetch_all(statement).await?;
+        rows.into_iter().map(read).collect()
     }
 
     async fn delete(&self, tenant: Tenant, ids: &[String]) -> Result<(), StoreError> {
-        let mut transaction = self.database.begin_write().await?;
+        let mut transaction = self.begin().await?;
         for id in ids {
             for statement in [
-                "DELETE FROM remembered_approvals WHERE tenant = ?1 AND approval_id = ?2",
-                "DELETE FROM approvals WHERE tenant = ?1 AND approval_id = ?2",
+                "DELETE FROM remembered_approvals WHERE tenant = $1 AND approval_id = $2",
+                "DELETE FROM approvals WHERE tenant = $1 AND approval_id = $2",
             ] {
-                sqlx::query(statement)
-                    .bind(tenant.as_str())
-                    .bind(id)
-                    .execute(&mut *transaction)
-                    .await?;
+                let statement = Statement::new(statement).bind(tenant.as_str()).bind(id);
+                transaction.session().execute(statement).await?;
             }
         }
         Ok(transaction.commit().await?)
     }
 
     async fn remove_of(&self, tenant: Tenant, limit: u32) -> Result<u64, StoreError> {
-        let mut transaction = self.database.begin_write().await?;
-        for statement in [
-            "DELETE FROM remembered_approvals WHERE tenant = ?1 AND (conversation_id, digest) IN (SELECT \
-             conversation_id, digest FROM remembered_approvals WHERE tenant = ?1 LIMIT ?2)",
-            "DELETE FROM approvals WHERE tenant = ?1 AND approval_id IN (SELECT approval_id FROM approvals \
-             WHERE tenant = ?1 LIMIT ?2)",
-        ] {
-            let statement = sqlx::query(statement).bind(tenant.as_str()).bind(limit);
-            statement.execute(&mut *transaction).await?;
-        }
-        let left = sqlx::query_scalar(
-            "SELECT (SELECT count(*) FROM remembered_approvals WHERE tenant = ?1) \
-             + (SELECT count(*) FROM approvals WHERE tenant = ?1)",
-        );
-        let left: i64 = left
-            .bind(tenant.as_str())
-            .fetch_one(&mut *transaction)
-            .await?;
-        transaction.commit().await?;
-        Ok(u64::try_from(left).unwrap_or_default())
+        sql_store::remove_rows(self.clone(), &TABLES, tenant, limit).await
     }
 
     async fn reclaim(&self) -> Result<u64, StoreError> {
-        Ok(self.database.reclaim().await?)
+        Ok(Database::reclaim(self).await?)
     }
 }
 
-fn read(row: &SqliteRow) -> Result<Stored, StoreError> {
-    let document: String = row.try_get(0)?;
+fn read((document, call_json): (String, String)) -> Result<Stored, StoreError> {
     let approval = serde_json::from_str(&document).map_err(|_| StoreError::Damaged {
         table: "approvals",
         column: "document_json",
     })?;
     Ok(Stored {
         approval,
-        call_json: row.try_get(1)?,
+        call_json,
     })
+}
+
+fn bound(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
 }

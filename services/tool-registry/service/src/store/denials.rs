@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use sql_store::SqliteDatabase;
+use sql_store::{Database, Statement};
 
 use crate::store::StoreError;
 
@@ -42,32 +42,32 @@ pub(crate) trait DenialStore: Send + Sync {
 }
 
 #[async_trait]
-impl DenialStore for SqliteDatabase {
+impl DenialStore for Database {
     async fn add(&self, counted: &[Counted]) -> Result<(), StoreError> {
-        let mut transaction = self.begin_write().await?;
+        let mut transaction = self.begin().await?;
         for Counted {
             minute,
             denial,
             count,
         } in counted
         {
-            let statement = sqlx::query(
-                "INSERT INTO audit_denial (minute, denial_json, count) VALUES (?1, ?2, ?3) \
-                 ON CONFLICT (minute, denial_json) DO UPDATE SET count = count + excluded.count",
+            let statement = Statement::new(
+                "INSERT INTO audit_denial (minute, denial_json, count) VALUES ($1, $2, $3) \
+                 ON CONFLICT (minute, denial_json) DO UPDATE SET count = audit_denial.count + excluded.count",
             );
-            let statement = statement.bind(minute).bind(json(denial));
+            let statement = statement.bind(*minute).bind(json(denial));
             let statement = statement.bind(i64::try_from(*count).unwrap_or(i64::MAX));
-            statement.execute(&mut *transaction).await?;
+            transaction.session().execute(statement).await?;
         }
         Ok(transaction.commit().await?)
     }
 
     async fn before(&self, minute: i64) -> Result<Vec<Counted>, StoreError> {
-        let rows = sqlx::query_as::<_, (i64, String, i64)>(
-            "SELECT minute, denial_json, count FROM audit_denial WHERE minute < ?1 \
+        let rows = Statement::new(
+            "SELECT minute, denial_json, count FROM audit_denial WHERE minute < $1 \
              ORDER BY minute, denial_json",
         );
-        let rows = rows.bind(minute).fetch_all(self.reader()).await?;
+        let rows: Vec<(i64, String, i64)> = self.reader().fetch_all(rows.bind(minute)).await?;
         let counted = rows.into_iter().map(|(minute, json, count)| {
             let damaged = |column| StoreError::Damaged {
                 table: "audit_denial",
@@ -86,12 +86,12 @@ impl DenialStore for SqliteDatabase {
         if counted.is_empty() {
             return Ok(());
         }
-        let mut transaction = self.begin_write().await?;
+        let mut transaction = self.begin().await?;
         for Counted { minute, denial, .. } in counted {
             let statement =
-                sqlx::query("DELETE FROM audit_denial WHERE minute = ?1 AND denial_json = ?2");
-            let statement = statement.bind(minute).bind(json(denial));
-            statement.execute(&mut *transaction).await?;
+                Statement::new("DELETE FROM audit_denial WHERE minute = $1 AND denial_json = $2");
+            let statement = statement.bind(*minute).bind(json(denial));
+            transaction.session().execute(statement).await?;
         }
         Ok(transaction.commit().await?)
     }

@@ -2,8 +2,7 @@
 
 use async_trait::async_trait;
 use core_types::{Principal, Tenant, Timestamp};
-use sql_store::SqliteDatabase;
-use sqlx::Row;
+use sql_store::{Database, Statement};
 use tool_domain::identity::{Account, Accounts, Block, IssuedPrincipals, LastToken};
 
 use crate::store::StoreError;
@@ -40,90 +39,70 @@ pub(crate) trait IdentityStore: Send + Sync {
     async fn remove_of(&self, tenant: Tenant) -> Result<(), StoreError>;
 }
 
-/// Principals on SQLite.
-#[derive(Clone)]
-pub(crate) struct SqliteIdentities {
-    database: SqliteDatabase,
-}
-
-impl SqliteIdentities {
-    /// Takes an open database with the migrations of the service applied.
-    pub(crate) fn new(database: SqliteDatabase) -> Self {
-        Self { database }
-    }
-}
-
 /// The row of the state of identities, which the installation has once.
 const INSTALLATION: &str = "default";
 
 #[async_trait]
-impl IdentityStore for SqliteIdentities {
+impl IdentityStore for Database {
     async fn load(&self, fresh: SealingKey) -> Result<(Accounts, SealingKey), StoreError> {
-        let tenant = INSTALLATION;
-        let made = sqlx::query(
-            "INSERT INTO identity (tenant, sealing_key) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+        let made = Statement::new(
+            "INSERT INTO identity (tenant, sealing_key) VALUES ($1, $2) ON CONFLICT DO NOTHING",
         );
-        let made = made.bind(tenant).bind(fresh.as_slice());
-        made.execute(self.database.writer()).await?;
-        let row = sqlx::query("SELECT sealing_key, heir FROM identity WHERE tenant = ?1");
-        let row = row.bind(tenant).fetch_one(self.database.reader()).await?;
-        let sealing_key: Vec<u8> = row.try_get(0)?;
+        self.execute(made.bind(INSTALLATION).bind(fresh.to_vec()))
+            .await?;
+        let row = Statement::new("SELECT sealing_key, heir FROM identity WHERE tenant = $1");
+        let row = self.reader().fetch_one(row.bind(INSTALLATION)).await?;
+        let (sealing_key, heir): (Vec<u8>, Option<String>) = row;
         let sealing_key = SealingKey::try_from(sealing_key);
         let sealing_key = sealing_key.map_err(|_| damaged("identity", "sealing_key"))?;
-        let heir: Option<String> = row.try_get(1)?;
         let heir = heir.map(|name| Principal::new(&name)).transpose();
         let heir = heir.map_err(|_| damaged("identity", "heir"))?;
 
-        let rows = sqlx::query_scalar("SELECT account_json FROM principal ORDER BY tenant, name");
-        let rows: Vec<String> = rows.fetch_all(self.database.reader()).await?;
-        let accounts = rows.iter().map(|json| serde_json::from_str(json));
+        let rows = Statement::new("SELECT account_json FROM principal ORDER BY tenant, name");
+        let rows: Vec<(String,)> = self.reader().fetch_all(rows).await?;
+        let accounts = rows.iter().map(|(json,)| serde_json::from_str(json));
         let accounts: Result<Vec<Account>, _> = accounts.collect();
         let accounts = accounts.map_err(|_| damaged("principal", "account_json"))?;
         Ok((Accounts::new(heir, accounts), sealing_key))
     }
 
     async fn save(&self, accounts: &[Account], heir: Option<&Principal>) -> Result<(), StoreError> {
-        let mut transaction = self.database.begin_write().await?;
+        let mut transaction = self.begin().await?;
         for account in accounts {
             let json = serde_json::to_string(account).expect("an account has text keys only");
-            let statement = sqlx::query(
-                "INSERT INTO principal (tenant, name, account_json) VALUES (?1, ?2, ?3) \
+            let statement = named(
+                "INSERT INTO principal (tenant, name, account_json) VALUES ($1, $2, $3) \
                  ON CONFLICT (tenant, name) DO UPDATE SET account_json = excluded.account_json",
+                &account.name,
             );
-            let tenant = account.name.tenant();
-            let statement = statement.bind(tenant.as_str().to_owned());
-            let statement = statement.bind(account.name.name()).bind(json);
-            statement.execute(&mut *transaction).await?;
+            transaction.session().execute(statement.bind(json)).await?;
         }
         if let Some(heir) = heir {
             let statement =
-                sqlx::query("UPDATE identity SET heir = coalesce(heir, ?2) WHERE tenant = ?1");
+                Statement::new("UPDATE identity SET heir = coalesce(heir, $2) WHERE tenant = $1");
             let statement = statement.bind(INSTALLATION).bind(heir.as_str());
-            statement.execute(&mut *transaction).await?;
+            transaction.session().execute(statement).await?;
         }
         Ok(transaction.commit().await?)
     }
 
     async fn load_issued(&self) -> Result<IssuedPrincipals, StoreError> {
-        let rows = "SELECT token_json FROM issued_principal ORDER BY tenant, name";
-        let rows: Vec<String> = sqlx::query_scalar(rows)
-            .fetch_all(self.database.reader())
-            .await?;
-        let last = rows.iter().map(|json| serde_json::from_str(json));
+        let rows = Statement::new("SELECT token_json FROM issued_principal ORDER BY tenant, name");
+        let rows: Vec<(String,)> = self.reader().fetch_all(rows).await?;
+        let last = rows.iter().map(|(json,)| serde_json::from_str(json));
         let last: Result<Vec<LastToken>, _> = last.collect();
         let last = last.map_err(|_| damaged("issued_principal", "token_json"))?;
 
-        let rows = sqlx::query("SELECT tenant, name, since FROM blocked_principal");
-        let rows = rows.fetch_all(self.database.reader()).await?;
-        let mut blocks = Vec::with_capacity(rows.len());
-        for row in rows {
-            let (tenant, name): (String, String) = (row.try_get(0)?, row.try_get(1)?);
+        let rows = Statement::new("SELECT tenant, name, since FROM blocked_principal");
+        let rows: Vec<(String, String, i64)> = self.reader().fetch_all(rows).await?;
+        let blocks = rows.into_iter().map(|(tenant, name, since)| {
             let name = Principal::new(&format!("{tenant}/{name}"));
-            blocks.push(Block {
+            Ok(Block {
                 name: name.map_err(|_| damaged("blocked_principal", "name"))?,
-                since: Timestamp::from_unix_nanos(row.try_get(2)?),
-            });
-        }
+                since: Timestamp::from_unix_nanos(since),
+            })
+        });
+        let blocks = blocks.collect::<Result<Vec<Block>, StoreError>>()?;
         Ok(IssuedPrincipals::stored(last, blocks))
     }
 
@@ -132,62 +111,59 @@ impl IdentityStore for SqliteIdentities {
         token: &LastToken,
         forgotten: &[Principal],
     ) -> Result<(), StoreError> {
-        let mut transaction = self.database.begin_write().await?;
+        let mut transaction = self.begin().await?;
         let json = serde_json::to_string(token).expect("a token has text keys only");
-        let name = &token.account.name;
         // Two tokens of a principal may be saved in another order than they came.
-        let statement = sqlx::query(
-            "INSERT INTO issued_principal (tenant, name, issued, ends, token_json) VALUES (?1, ?2, ?3, ?4, ?5) \
+        let statement = named(
+            "INSERT INTO issued_principal (tenant, name, issued, ends, token_json) VALUES ($1, $2, $3, $4, $5) \
              ON CONFLICT (tenant, name) DO UPDATE SET \
              issued = excluded.issued, ends = excluded.ends, token_json = excluded.token_json \
              WHERE (excluded.issued, excluded.ends) >= (issued_principal.issued, issued_principal.ends)",
+            &token.account.name,
         );
-        let statement = statement.bind(name.tenant().as_str().to_owned());
-        let statement = statement.bind(name.name()).bind(token.issued.unix_nanos());
+        let statement = statement.bind(token.issued.unix_nanos());
         let statement = statement.bind(token.ends.unix_nanos()).bind(json);
-        statement.execute(&mut *transaction).await?;
+        transaction.session().execute(statement).await?;
         for name in forgotten {
-            let statement =
-                sqlx::query("DELETE FROM issued_principal WHERE tenant = ?1 AND name = ?2");
-            let statement = statement.bind(name.tenant().as_str().to_owned());
-            let statement = statement.bind(name.name());
-            statement.execute(&mut *transaction).await?;
+            let statement = "DELETE FROM issued_principal WHERE tenant = $1 AND name = $2";
+            let statement = named(statement, name);
+            transaction.session().execute(statement).await?;
         }
         Ok(transaction.commit().await?)
     }
 
     async fn save_block(&self, block: &Block) -> Result<(), StoreError> {
-        let statement = sqlx::query(
-            "INSERT INTO blocked_principal (tenant, name, since) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+        let statement = named(
+            "INSERT INTO blocked_principal (tenant, name, since) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+            &block.name,
         );
-        let statement = statement.bind(block.name.tenant().as_str().to_owned());
-        let statement = statement.bind(block.name.name());
         let statement = statement.bind(block.since.unix_nanos());
-        statement.execute(self.database.writer()).await?;
-        Ok(())
+        Ok(self.execute(statement).await?)
     }
 
     async fn remove_block(&self, name: &Principal) -> Result<(), StoreError> {
-        let statement =
-            sqlx::query("DELETE FROM blocked_principal WHERE tenant = ?1 AND name = ?2");
-        let statement = statement.bind(name.tenant().as_str().to_owned());
-        let statement = statement.bind(name.name());
-        statement.execute(self.database.writer()).await?;
-        Ok(())
+        let statement = "DELETE FROM blocked_principal WHERE tenant = $1 AND name = $2";
+        Ok(self.execute(named(statement, name)).await?)
     }
 
     async fn remove_of(&self, tenant: Tenant) -> Result<(), StoreError> {
-        let mut transaction = self.database.begin_write().await?;
+        let mut transaction = self.begin().await?;
         for statement in [
-            "DELETE FROM principal WHERE tenant = ?1",
-            "DELETE FROM issued_principal WHERE tenant = ?1",
-            "DELETE FROM blocked_principal WHERE tenant = ?1",
+            "DELETE FROM principal WHERE tenant = $1",
+            "DELETE FROM issued_principal WHERE tenant = $1",
+            "DELETE FROM blocked_principal WHERE tenant = $1",
         ] {
-            let statement = sqlx::query(statement).bind(tenant.as_str().to_owned());
-            statement.execute(&mut *transaction).await?;
+            let statement = Statement::new(statement).bind(tenant.as_str());
+            transaction.session().execute(statement).await?;
         }
         Ok(transaction.commit().await?)
     }
+}
+
+/// Returns a statement about a principal, whose tenant and name are its first two arguments.
+fn named(text: &'static str, principal: &Principal) -> Statement {
+    let statement = Statement::new(text).bind(principal.tenant().as_str());
+    statement.bind(principal.name())
 }
 
 fn damaged(table: &'static str, column: &'static str) -> StoreError {

@@ -1,7 +1,7 @@
 //! Packages of plugins.
 
 use async_trait::async_trait;
-use sql_store::SqliteDatabase;
+use sql_store::{Database, Statement};
 
 use crate::store::StoreError;
 
@@ -21,26 +21,27 @@ pub(crate) trait PackageStore: std::fmt::Debug + Send + Sync {
 }
 
 #[async_trait]
-impl PackageStore for SqliteDatabase {
+impl PackageStore for Database {
     async fn put(&self, digest: &str, archive: &[u8]) -> Result<(), StoreError> {
-        let statement =
-            sqlx::query("INSERT OR IGNORE INTO plugin_package (digest, archive) VALUES (?1, ?2)");
-        let statement = statement.bind(digest).bind(archive);
-        statement.execute(self.writer()).await?;
-        Ok(())
+        let statement = Statement::new(
+            "INSERT INTO plugin_package (digest, archive) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+        );
+        let statement = statement.bind(digest).bind(archive.to_vec());
+        Ok(self.execute(statement).await?)
     }
 
     async fn get(&self, digest: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        let row = sqlx::query_scalar("SELECT archive FROM plugin_package WHERE digest = ?1");
-        Ok(row.bind(digest).fetch_optional(self.reader()).await?)
+        let statement = Statement::new("SELECT archive FROM plugin_package WHERE digest = $1");
+        let row = self.reader().fetch_optional(statement.bind(digest)).await?;
+        Ok(row.map(|(archive,)| archive))
     }
 
     async fn retain(&self, digests: &[&str]) -> Result<(), StoreError> {
-        let kept = serde_json::to_string(digests).expect("texts can be written");
-        let statement = sqlx::query(
-            "DELETE FROM plugin_package WHERE digest NOT IN (SELECT value FROM json_each(?1))",
-        );
-        statement.bind(kept).execute(self.writer()).await?;
-        Ok(())
+        let mut statement = Statement::new("DELETE FROM plugin_package");
+        if !digests.is_empty() {
+            statement.push(" WHERE digest NOT IN (");
+            statement.push_list(digests.iter().copied()).push(")");
+        }
+        Ok(self.execute(statement).await?)
     }
 }

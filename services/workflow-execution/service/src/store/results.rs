@@ -1,24 +1,23 @@
-//! Results of nodes that other nodes may reuse, on SQLite.
+//! Results of nodes that other nodes may reuse, in a database.
 
 use async_trait::async_trait;
 use core_types::{Tenant, Timestamp};
-use sql_store::SqliteDatabase;
-use sqlx::{Row, Sqlite, Transaction};
+use sql_store::{Database, Session, Statement};
 
 use workflow_domain::cache_key::{CacheKey, KeyParts};
 use workflow_runner::{LastResult, ResultChange, ResultRow, ResultStore, TenantKey};
 
 use super::StoreError;
 
-/// The results on SQLite.
+/// The results in a database.
 #[derive(Clone, Debug)]
 pub struct ResultTable {
-    database: SqliteDatabase,
+    database: Database,
 }
 
 impl ResultTable {
-    /// Opens the results on a database with [`MIGRATIONS`](super::MIGRATIONS) applied.
-    pub fn new(database: SqliteDatabase) -> Self {
+    /// Opens the results in a database with the tables of this service.
+    pub fn new(database: Database) -> Self {
         Self { database }
     }
 }
@@ -26,121 +25,101 @@ impl ResultTable {
 #[async_trait]
 impl ResultStore for ResultTable {
     async fn all(&self) -> Result<Vec<ResultRow>, StoreError> {
-        let rows = sqlx::query(
-            "SELECT key, length(CAST(outputs AS BLOB)), run_id, kept, tenant FROM results ORDER BY used",
-        )
-        .fetch_all(self.database.reader())
-        .await?;
-        let row = |row: &sqlx::sqlite::SqliteRow| {
+        let rows = Statement::new(
+            "SELECT key, CAST(octet_length(outputs) AS bigint), run_id, kept, tenant FROM results ORDER BY used",
+        );
+        let rows: Vec<(Vec<u8>, i64, String, i64, String)> =
+            self.database.reader().fetch_all(rows).await?;
+        let row = |(of, bytes, run_id, kept, owner): (_, i64, _, _, String)| {
             Ok(ResultRow {
-                key: (
-                    tenant(row.try_get(4)?, "results")?,
-                    key(row.try_get(0)?, "results")?,
-                ),
-                bytes: row.try_get::<i64, _>(1)?.unsigned_abs() as usize,
-                run_id: row.try_get(2)?,
-                kept: Timestamp::from_unix_nanos(row.try_get(3)?),
+                key: (tenant(&owner, "results")?, key(of, "results")?),
+                bytes: usize::try_from(bytes).unwrap_or_default(),
+                run_id,
+                kept: Timestamp::from_unix_nanos(kept),
             })
         };
-        rows.iter().map(row).collect()
+        rows.into_iter().map(row).collect()
     }
 
     async fn last(&self) -> Result<Vec<LastResult>, StoreError> {
         let rows =
-            sqlx::query("SELECT node, key, parts, kept, tenant FROM last_results ORDER BY kept")
-                .fetch_all(self.database.reader())
-                .await?;
-        let row = |row: &sqlx::sqlite::SqliteRow| {
-            let parts: String = row.try_get(2)?;
+            Statement::new("SELECT node, key, parts, kept, tenant FROM last_results ORDER BY kept");
+        let rows: Vec<(Vec<u8>, Vec<u8>, String, i64, String)> =
+            self.database.reader().fetch_all(rows).await?;
+        let row = |(node, of, parts, kept, owner): (_, _, String, _, String)| {
             Ok(LastResult {
-                tenant: tenant(row.try_get(4)?, "last_results")?,
-                node: key(row.try_get(0)?, "last_results")?,
-                key: key(row.try_get(1)?, "last_results")?,
+                tenant: tenant(&owner, "last_results")?,
+                node: key(node, "last_results")?,
+                key: key(of, "last_results")?,
                 parts: KeyParts::from_text(&parts).ok_or(StoreError::Damaged {
                     table: "last_results",
                     column: "parts",
                 })?,
-                kept: Timestamp::from_unix_nanos(row.try_get(3)?),
+                kept: Timestamp::from_unix_nanos(kept),
             })
         };
-        rows.iter().map(row).collect()
+        rows.into_iter().map(row).collect()
     }
 
-    async fn outputs(&self, (tenant, key): &TenantKey) -> Result<Option<String>, StoreError> {
-        sqlx::query_scalar("SELECT outputs FROM results WHERE tenant = ?1 AND key = ?2")
-            .bind(tenant.as_str())
-            .bind(&key.0[..])
-            .fetch_optional(self.database.reader())
-            .await
-            .map_err(StoreError::from)
+    async fn outputs(&self, key: &TenantKey) -> Result<Option<String>, StoreError> {
+        let statement = "SELECT outputs FROM results WHERE tenant = $1 AND key = $2";
+        let reader = self.database.reader();
+        let row = reader.fetch_optional(of(statement, key)).await?;
+        Ok(row.map(|(outputs,)| outputs))
     }
 
     async fn write(&self, changes: &[ResultChange]) -> Result<(), StoreError> {
-        let mut transaction = self.database.begin_write().await?;
+        let mut transaction = self.database.begin().await?;
         for change in changes {
-            write(&mut transaction, change).await?;
+            write(&mut transaction.session(), change).await?;
         }
         transaction.commit().await.map_err(StoreError::from)
     }
 }
 
-async fn write(
-    transaction: &mut Transaction<'static, Sqlite>,
-    change: &ResultChange,
-) -> Result<(), sqlx::Error> {
-    match change {
+async fn write(session: &mut Session<'_>, change: &ResultChange) -> Result<(), sqlx::Error> {
+    let statement = match change {
         ResultChange::Kept {
             last,
             run_id,
             outputs,
         } => {
-            sqlx::query(
-                "INSERT OR REPLACE INTO results (tenant, key, outputs, run_id, kept, used) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
-            )
-            .bind(last.tenant.as_str())
-            .bind(&last.key.0[..])
-            .bind(&**outputs)
-            .bind(run_id)
-            .bind(last.kept.unix_nanos())
-            .execute(&mut **transaction)
-            .await?;
-            sqlx::query(
-                "INSERT OR REPLACE INTO last_results (tenant, node, key, parts, kept) \
-                 VALUES (?1, ?2, ?3, ?4, ?5)",
-            )
-            .bind(last.tenant.as_str())
-            .bind(&last.node.0[..])
-            .bind(&last.key.0[..])
-            .bind(last.parts.to_text())
-            .bind(last.kept.unix_nanos())
-            .execute(&mut **transaction)
-            .await?;
+            let result = of(
+                "INSERT INTO results (tenant, key, outputs, run_id, kept, used) \
+                 VALUES ($1, $2, $3, $4, $5, $5) ON CONFLICT (tenant, key) DO UPDATE SET \
+                 outputs = excluded.outputs, run_id = excluded.run_id, kept = excluded.kept, used = excluded.used",
+                &(last.tenant, last.key),
+            );
+            let result = result.bind(&**outputs).bind(run_id);
+            session.execute(result.bind(last.kept.unix_nanos())).await?;
+            let newest = of(
+                "INSERT INTO last_results (tenant, node, key, parts, kept) VALUES ($1, $2, $3, $4, $5) \
+                 ON CONFLICT (tenant, node) DO UPDATE SET \
+                 key = excluded.key, parts = excluded.parts, kept = excluded.kept",
+                &(last.tenant, last.node),
+            );
+            let newest = newest.bind(last.key.0.to_vec()).bind(last.parts.to_text());
+            newest.bind(last.kept.unix_nanos())
         }
-        ResultChange::Used((tenant, key), at) => {
-            sqlx::query("UPDATE results SET used = ?3 WHERE tenant = ?1 AND key = ?2")
-                .bind(tenant.as_str())
-                .bind(&key.0[..])
-                .bind(at.unix_nanos())
-                .execute(&mut **transaction)
-                .await?;
-        }
-        ResultChange::Dropped((tenant, key)) => {
-            sqlx::query("DELETE FROM results WHERE tenant = ?1 AND key = ?2")
-                .bind(tenant.as_str())
-                .bind(&key.0[..])
-                .execute(&mut **transaction)
-                .await?;
-        }
-        ResultChange::NodeDropped((tenant, node)) => {
-            sqlx::query("DELETE FROM last_results WHERE tenant = ?1 AND node = ?2")
-                .bind(tenant.as_str())
-                .bind(&node.0[..])
-                .execute(&mut **transaction)
-                .await?;
-        }
-    }
+        ResultChange::Used(key, at) => of(
+            "UPDATE results SET used = $3 WHERE tenant = $1 AND key = $2",
+            key,
+        )
+        .bind(at.unix_nanos()),
+        ResultChange::Dropped(key) => of("DELETE FROM results WHERE tenant = $1 AND key = $2", key),
+        ResultChange::NodeDropped(node) => of(
+            "DELETE FROM last_results WHERE tenant = $1 AND node = $2",
+            node,
+        ),
+    };
+    session.execute(statement).await?;
     Ok(())
+}
+
+/// Returns a statement whose first two arguments are a tenant and a key, of a result or a node.
+fn of(text: &'static str, (tenant, key): &TenantKey) -> Statement {
+    let statement = Statement::new(text).bind(tenant.as_str());
+    statement.bind(key.0.to_vec())
 }
 
 fn key(stored: Vec<u8>, table: &'static str) -> Result<CacheKey, StoreError> {

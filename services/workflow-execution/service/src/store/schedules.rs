@@ -9,22 +9,14 @@ use async_trait::async_trait;
 use contracts::tavern::workflow::v1::{Schedule, ScheduleNotRunReason};
 use core_types::{Principal, Tenant, Timestamp};
 use prost::Message;
-use sql_store::SqliteDatabase;
-use sqlx::Row;
-use sqlx::sqlite::SqliteRow;
+use sql_store::{Database, Statement};
+use sqlx::FromRow;
 
 use crate::store::StoreError;
 
-/// A query for schedules with the columns that [`schedule_of`] reads.
-macro_rules! select {
-    ($which:literal) => {
-        concat!(
-            "SELECT definition, etag, paused, since, next, created, creator, pause_reason \
-             FROM schedules ",
-            $which
-        )
-    };
-}
+/// The columns of [`StoredSchedule`].
+const SCHEDULES: &str =
+    "SELECT definition, etag, paused, since, next, created, creator, pause_reason FROM schedules ";
 
 /// A stored schedule.
 #[derive(Clone, Debug)]
@@ -170,57 +162,44 @@ pub(crate) trait ScheduleStore: Send + Sync + std::fmt::Debug {
     async fn set_time(&self, tenant: Tenant, id: &str, time: &TimeRow) -> Result<(), StoreError>;
 }
 
-/// The schedules on SQLite.
-#[derive(Clone, Debug)]
-pub(crate) struct SqliteSchedules {
-    database: SqliteDatabase,
-}
-
-impl SqliteSchedules {
-    /// Opens the schedules on a database with the migrations of the service applied.
-    pub(crate) fn new(database: SqliteDatabase) -> Self {
-        Self { database }
-    }
-}
-
 #[async_trait]
-impl ScheduleStore for SqliteSchedules {
+impl ScheduleStore for Database {
     async fn put(&self, schedule: &ScheduleRow, times: &[TimeRow]) -> Result<(), StoreError> {
-        let mut transaction = self.database.begin_write().await?;
-        sqlx::query(
+        let (tenant, id) = (schedule.tenant(), schedule.id());
+        let put = of(
             "INSERT INTO schedules \
              (tenant, id, definition, etag, paused, since, next, created, creator, pause_reason) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT (tenant, id) DO UPDATE SET \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (tenant, id) DO UPDATE SET \
              definition = excluded.definition, etag = excluded.etag, paused = excluded.paused, \
              since = excluded.since, next = excluded.next, creator = excluded.creator, \
              pause_reason = excluded.pause_reason",
-        )
-        .bind(schedule.tenant().as_str())
-        .bind(schedule.id())
-        .bind(schedule.definition.encode_to_vec())
-        .bind(&schedule.etag)
-        .bind(schedule.paused)
-        .bind(schedule.since.unix_nanos())
-        .bind(schedule.next.map(Timestamp::unix_nanos))
-        .bind(schedule.created.unix_nanos())
-        .bind(schedule.creator.as_str())
-        .bind(&schedule.pause_reason)
-        .execute(&mut *transaction)
-        .await?;
+            (tenant, id),
+        );
+        let put = put
+            .bind(schedule.definition.encode_to_vec())
+            .bind(&schedule.etag)
+            .bind(schedule.paused)
+            .bind(schedule.since.unix_nanos())
+            .bind(schedule.next.map(Timestamp::unix_nanos))
+            .bind(schedule.created.unix_nanos())
+            .bind(schedule.creator.as_str())
+            .bind(&schedule.pause_reason);
+        let mut transaction = self.begin().await?;
+        let mut session = transaction.session();
+        session.execute(put).await?;
         for time in times {
-            times::insert(&mut transaction, schedule.tenant(), schedule.id(), time).await?;
+            session.execute(times::insertion(tenant, id, time)).await?;
         }
-        times::trim(&mut transaction, schedule.tenant(), schedule.id()).await?;
+        session.execute(times::trimming(tenant, id)).await?;
         transaction.commit().await.map_err(StoreError::from)
     }
 
     async fn get(&self, tenant: Tenant, id: &str) -> Result<Option<ScheduleRow>, StoreError> {
-        let found = sqlx::query(select!("WHERE tenant = ?1 AND id = ?2"))
-            .bind(tenant.as_str())
-            .bind(id)
-            .fetch_optional(self.database.reader())
-            .await?;
-        found.as_ref().map(schedule_of).transpose()
+        let mut one = Statement::new(SCHEDULES);
+        one.push("WHERE tenant = ").push_bind(tenant.as_str());
+        one.push(" AND id = ").push_bind(id);
+        let found: Option<StoredSchedule> = self.reader().fetch_optional(one).await?;
+        found.map(ScheduleRow::try_from).transpose()
     }
 
     async fn list(
@@ -229,63 +208,54 @@ impl ScheduleStore for SqliteSchedules {
         after: &str,
         limit: usize,
     ) -> Result<Vec<ScheduleRow>, StoreError> {
-        let found = sqlx::query(select!(
-            "WHERE tenant = ?1 AND id > ?2 ORDER BY id LIMIT ?3"
-        ))
-        .bind(tenant.as_str())
-        .bind(after)
-        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-        .fetch_all(self.database.reader())
-        .await?;
-        found.iter().map(schedule_of).collect()
+        let mut page = Statement::new(SCHEDULES);
+        page.push("WHERE tenant = ").push_bind(tenant.as_str());
+        page.push(" AND id > ").push_bind(after);
+        page.push(" ORDER BY id LIMIT ").push_bind(bound(limit));
+        let found: Vec<StoredSchedule> = self.reader().fetch_all(page).await?;
+        found.into_iter().map(ScheduleRow::try_from).collect()
     }
 
     async fn count(&self, tenant: Tenant) -> Result<usize, StoreError> {
-        let count: i64 = sqlx::query_scalar("SELECT count(*) FROM schedules WHERE tenant = ?1")
-            .bind(tenant.as_str())
-            .fetch_one(self.database.reader())
-            .await?;
+        let count = Statement::new("SELECT count(*) FROM schedules WHERE tenant = $1");
+        let count = count.bind(tenant.as_str());
+        let (count,): (i64,) = self.reader().fetch_one(count).await?;
         Ok(usize::try_from(count).unwrap_or(0))
     }
 
     async fn due(&self, now: Timestamp) -> Result<Vec<ScheduleRow>, StoreError> {
-        let found = sqlx::query(select!("WHERE next <= ?1 ORDER BY next LIMIT 1000"))
-            .bind(now.unix_nanos())
-            .fetch_all(self.database.reader())
-            .await?;
-        found.iter().map(schedule_of).collect()
+        let mut due = Statement::new(SCHEDULES);
+        due.push("WHERE next <= ").push_bind(now.unix_nanos());
+        due.push(" ORDER BY next LIMIT 1000");
+        let found: Vec<StoredSchedule> = self.reader().fetch_all(due).await?;
+        found.into_iter().map(ScheduleRow::try_from).collect()
     }
 
     async fn next(&self) -> Result<Option<Timestamp>, StoreError> {
-        let next: Option<i64> = sqlx::query_scalar("SELECT min(next) FROM schedules")
-            .fetch_one(self.database.reader())
-            .await?;
+        let next = Statement::new("SELECT min(next) FROM schedules");
+        let (next,): (Option<i64>,) = self.reader().fetch_one(next).await?;
         Ok(next.map(Timestamp::from_unix_nanos))
     }
 
     async fn delete(&self, tenant: Tenant, id: &str) -> Result<(), StoreError> {
-        let mut transaction = self.database.begin_write().await?;
+        let mut transaction = self.begin().await?;
         for statement in [
-            "DELETE FROM schedule_times WHERE tenant = ?1 AND schedule_id = ?2",
-            "DELETE FROM schedules WHERE tenant = ?1 AND id = ?2",
+            "DELETE FROM schedule_times WHERE tenant = $1 AND schedule_id = $2",
+            "DELETE FROM schedules WHERE tenant = $1 AND id = $2",
         ] {
-            sqlx::query(statement)
-                .bind(tenant.as_str())
-                .bind(id)
-                .execute(&mut *transaction)
-                .await?;
+            let statement = of(statement, (tenant, id));
+            transaction.session().execute(statement).await?;
         }
         transaction.commit().await.map_err(StoreError::from)
     }
 
     async fn with_buffered(&self) -> Result<Vec<(Tenant, String)>, StoreError> {
-        let found: Vec<(String, String)> = sqlx::query_as(
+        let buffered = Statement::new(
             "SELECT DISTINCT t.tenant, t.schedule_id FROM schedule_times t \
              JOIN schedules s ON s.tenant = t.tenant AND s.id = t.schedule_id \
              WHERE t.state = 0 AND (t.manual OR NOT s.paused)",
-        )
-        .fetch_all(self.database.reader())
-        .await?;
+        );
+        let found: Vec<(String, String)> = self.reader().fetch_all(buffered).await?;
         let named = |(tenant, id): (String, String)| {
             let tenant = Tenant::new(&tenant).map_err(|_| StoreError::Damaged {
                 table: "schedule_times",
@@ -297,15 +267,10 @@ impl ScheduleStore for SqliteSchedules {
     }
 
     async fn open_times(&self, tenant: Tenant, id: &str) -> Result<Vec<TimeRow>, StoreError> {
-        let found = sqlx::query(
-            "SELECT time, last, state, reason, message, run_id, manual, request_id, principal \
-             FROM schedule_times WHERE tenant = ?1 AND schedule_id = ?2 AND state < 2 ORDER BY time",
-        )
-        .bind(tenant.as_str())
-        .bind(id)
-        .fetch_all(self.database.reader())
-        .await?;
-        found.iter().map(times::time_of).collect()
+        let mut open = times::of_schedule(tenant, id);
+        open.push(" AND state < 2 ORDER BY time");
+        let found: Vec<times::StoredTime> = self.reader().fetch_all(open).await?;
+        found.into_iter().map(TimeRow::try_from).collect()
     }
 
     async fn times(
@@ -315,18 +280,12 @@ impl ScheduleStore for SqliteSchedules {
         before: Timestamp,
         limit: usize,
     ) -> Result<Vec<TimeRow>, StoreError> {
-        let found = sqlx::query(
-            "SELECT time, last, state, reason, message, run_id, manual, request_id, principal \
-             FROM schedule_times WHERE tenant = ?1 AND schedule_id = ?2 AND time < ?3 \
-             ORDER BY time DESC LIMIT ?4",
-        )
-        .bind(tenant.as_str())
-        .bind(id)
-        .bind(before.unix_nanos())
-        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-        .fetch_all(self.database.reader())
-        .await?;
-        found.iter().map(times::time_of).collect()
+        let mut page = times::of_schedule(tenant, id);
+        page.push(" AND time < ").push_bind(before.unix_nanos());
+        page.push(" ORDER BY time DESC LIMIT ")
+            .push_bind(bound(limit));
+        let found: Vec<times::StoredTime> = self.reader().fetch_all(page).await?;
+        found.into_iter().map(TimeRow::try_from).collect()
     }
 
     async fn time_of_request(
@@ -335,55 +294,68 @@ impl ScheduleStore for SqliteSchedules {
         id: &str,
         request_id: &str,
     ) -> Result<Option<TimeRow>, StoreError> {
-        let found = sqlx::query(
-            "SELECT time, last, state, reason, message, run_id, manual, request_id, principal \
-             FROM schedule_times WHERE tenant = ?1 AND schedule_id = ?2 AND request_id = ?3",
-        )
-        .bind(tenant.as_str())
-        .bind(id)
-        .bind(request_id)
-        .fetch_optional(self.database.reader())
-        .await?;
-        found.as_ref().map(times::time_of).transpose()
+        let mut one = times::of_schedule(tenant, id);
+        one.push(" AND request_id = ").push_bind(request_id);
+        let found: Option<times::StoredTime> = self.reader().fetch_optional(one).await?;
+        found.map(TimeRow::try_from).transpose()
     }
 
     async fn set_time(&self, tenant: Tenant, id: &str, time: &TimeRow) -> Result<(), StoreError> {
-        sqlx::query(
-            "UPDATE schedule_times SET state = ?4, reason = ?5, message = ?6, run_id = ?7 \
-             WHERE tenant = ?1 AND schedule_id = ?2 AND time = ?3",
-        )
-        .bind(tenant.as_str())
-        .bind(id)
-        .bind(time.time.unix_nanos())
-        .bind(times::number(time.state))
-        .bind(i32::from(time.reason))
-        .bind(&time.message)
-        .bind(&time.run_id)
-        .execute(self.database.writer())
-        .await?;
-        Ok(())
+        let set = of(
+            "UPDATE schedule_times SET state = $4, reason = $5, message = $6, run_id = $7 \
+             WHERE tenant = $1 AND schedule_id = $2 AND time = $3",
+            (tenant, id),
+        );
+        let set = set
+            .bind(time.time.unix_nanos())
+            .bind(times::number(time.state))
+            .bind(i32::from(time.reason))
+            .bind(&time.message)
+            .bind(&time.run_id);
+        Ok(self.execute(set).await?)
     }
 }
 
-fn schedule_of(row: &SqliteRow) -> Result<ScheduleRow, StoreError> {
-    let definition: Vec<u8> = row.try_get(0)?;
-    let definition = Schedule::decode(&definition[..]).map_err(|_| StoreError::Damaged {
-        table: "schedules",
-        column: "definition",
-    })?;
-    let next: Option<i64> = row.try_get(4)?;
-    let creator = Principal::new(row.try_get(6)?).map_err(|_| StoreError::Damaged {
-        table: "schedules",
-        column: "creator",
-    })?;
-    Ok(ScheduleRow {
-        definition,
-        etag: row.try_get(1)?,
-        paused: row.try_get(2)?,
-        since: Timestamp::from_unix_nanos(row.try_get(3)?),
-        next: next.map(Timestamp::from_unix_nanos),
-        created: Timestamp::from_unix_nanos(row.try_get(5)?),
-        creator,
-        pause_reason: row.try_get(7)?,
-    })
+/// Returns a statement about a schedule, whose tenant and id are its first two arguments.
+fn of(text: &'static str, (tenant, id): (Tenant, &str)) -> Statement {
+    Statement::new(text).bind(tenant.as_str()).bind(id)
+}
+
+fn bound(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+/// A schedule as it is stored.
+#[derive(FromRow)]
+struct StoredSchedule {
+    definition: Vec<u8>,
+    etag: String,
+    paused: bool,
+    since: i64,
+    next: Option<i64>,
+    created: i64,
+    creator: String,
+    pause_reason: String,
+}
+
+impl TryFrom<StoredSchedule> for ScheduleRow {
+    type Error = StoreError;
+
+    fn try_from(stored: StoredSchedule) -> Result<Self, StoreError> {
+        let damaged = |column| StoreError::Damaged {
+            table: "schedules",
+            column,
+        };
+        Ok(Self {
+            definition: Schedule::decode(&stored.definition[..])
+                .map_err(|_| damaged("definition"))?,
+            etag: stored.etag,
+            paused: stored.paused,
+            since: Timestamp::from_unix_nanos(stored.since),
+            next: stored.next.map(Timestamp::from_unix_nanos),
+            created: Timestamp::from_unix_nanos(stored.created),
+            creator: Principal::new(&stored.creator).map_err(|_| damaged("creator"))?,
+            pause_reason: stored.pause_reason,
+        })
+    }
 }

@@ -4,24 +4,33 @@ use contracts::tavern::workflow::v1::{Schedule, ScheduleNotRunReason};
 use core_types::{Principal, Tenant, Timestamp};
 use documents::{Collection, DocumentStore, Request, RequestStore, Seen, StoredDocuments};
 use prost::Message;
-use sql_store::{SqliteDatabase, SqliteOptions};
+use sql_store::{Database, Migrations, SqliteDatabase, SqliteOptions};
 use workflow_domain::cache_key::{KeyParts, node_name};
 use workflow_runner::{LastResult, ResultChange, ResultRow, ResultStore};
 
-use super::schedules::{ScheduleRow, ScheduleStore, SqliteSchedules, TimeRow, TimeState};
+use super::schedules::{ScheduleRow, ScheduleStore, TimeRow, TimeState};
 use super::*;
 
-async fn database(directory: &tempfile::TempDir) -> SqliteDatabase {
-    let options = SqliteOptions::new(directory.path().join("test.db"));
-    SqliteDatabase::open(options, &[documents::MIGRATIONS, MIGRATIONS])
-        .await
-        .unwrap()
+const FILE: [Migrations; 2] = [documents::MIGRATIONS, MIGRATIONS];
+const SERVER: [Migrations; 1] = [SERVER_MIGRATIONS];
+
+postgres_kit::on_every_database! {
+    (FILE, SERVER)
+    texts_are_kept_as_long_as_their_tenant_uses_them
+    results_are_read_as_they_were_written_until_they_are_dropped
+    equal_keys_of_two_tenants_name_two_results
+    equal_schedules_of_two_tenants_are_two
+    settled_times_are_trimmed_and_listed_from_the_latest
 }
 
-#[tokio::test]
-async fn texts_are_kept_as_long_as_their_tenant_uses_them() {
-    let directory = tempfile::tempdir().unwrap();
-    let kept = KeptDefinitions::new(database(&directory).await);
+async fn database(directory: &tempfile::TempDir) -> Database {
+    let options = SqliteOptions::new(directory.path().join("test.db"));
+    let database = SqliteDatabase::open(options, &FILE).await;
+    database.unwrap().into()
+}
+
+async fn texts_are_kept_as_long_as_their_tenant_uses_them(store: Database) {
+    let kept = store;
     let (mine, theirs) = (Tenant::DEFAULT, Tenant::SYSTEM);
     let used = kept.keep(mine, "used").await.unwrap();
     let unused = kept.keep(mine, "unused").await.unwrap();
@@ -62,10 +71,8 @@ async fn definitions_and_requests_of_an_earlier_version_are_there() {
     drop(earlier);
 
     let database = database(&directory).await;
-    let (kept, documents) = (
-        KeptDefinitions::new(database.clone()),
-        StoredDocuments::new(database),
-    );
+    let documents = StoredDocuments::new(database.clone());
+    let kept = database;
     let (tenant, kind) = (Tenant::DEFAULT, "workflow");
     let row = documents
         .get(Collection { tenant, kind }, "w")
@@ -107,10 +114,8 @@ fn kept(last: &LastResult, outputs: &str) -> ResultChange {
     }
 }
 
-#[tokio::test]
-async fn results_are_read_as_they_were_written_until_they_are_dropped() {
-    let directory = tempfile::tempdir().unwrap();
-    let results = ResultTable::new(database(&directory).await);
+async fn results_are_read_as_they_were_written_until_they_are_dropped(store: Database) {
+    let results = ResultTable::new(store);
     let first = last_result(Tenant::DEFAULT, "1", 1);
     let second = last_result(Tenant::DEFAULT, "2", 2);
     let key = (first.tenant, first.key);
@@ -133,10 +138,8 @@ async fn results_are_read_as_they_were_written_until_they_are_dropped() {
     assert_eq!(results.outputs(&key).await.unwrap(), None);
 }
 
-#[tokio::test]
-async fn equal_keys_of_two_tenants_name_two_results() {
-    let directory = tempfile::tempdir().unwrap();
-    let results = ResultTable::new(database(&directory).await);
+async fn equal_keys_of_two_tenants_name_two_results(store: Database) {
+    let results = ResultTable::new(store);
     let mine = last_result(Tenant::DEFAULT, "1", 1);
     let theirs = last_result(Tenant::SYSTEM, "1", 2);
     let (key, their_key) = ((mine.tenant, mine.key), (theirs.tenant, theirs.key));
@@ -190,10 +193,7 @@ fn run_ids(times: Result<Vec<TimeRow>, StoreError>) -> Vec<String> {
     times.map(|time| time.run_id).collect()
 }
 
-#[tokio::test]
-async fn equal_schedules_of_two_tenants_are_two() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = SqliteSchedules::new(database(&directory).await);
+async fn equal_schedules_of_two_tenants_are_two(store: Database) {
     let (mine, theirs) = (Tenant::DEFAULT, Tenant::new("acme").unwrap());
     let row = schedule("bob", "daily", 9);
     store.put(&row, &[time(5, "r1")]).await.unwrap();
@@ -237,6 +237,35 @@ async fn equal_schedules_of_two_tenants_are_two() {
     assert_eq!(run_ids(store.open_times(mine, "daily").await), ["bob"]);
 }
 
+async fn settled_times_are_trimmed_and_listed_from_the_latest(store: Database) {
+    let mut paused = schedule("bob", "daily", 9);
+    paused.paused = true;
+    paused.next = None;
+    let settled: Vec<TimeRow> = (1..=205)
+        .map(|nanos| TimeRow {
+            reason: ScheduleNotRunReason::Paused,
+            state: TimeState::NotRun,
+            ..time(nanos, "")
+        })
+        .collect();
+    store.put(&paused, &settled).await.unwrap();
+    let waiting = time(300, "r1");
+    store.put(&paused, &[waiting]).await.unwrap();
+    assert_eq!(ScheduleStore::next(&store).await.unwrap(), None);
+    assert!(store.with_buffered().await.unwrap().is_empty());
+    let late = Timestamp::from_unix_nanos(1_000);
+    let times = store.times(Tenant::DEFAULT, "daily", late, 999).await;
+    let times: Vec<i64> = times
+        .unwrap()
+        .into_iter()
+        .map(|time| time.time.unix_nanos())
+        .collect();
+    let expected: Vec<i64> = std::iter::once(300).chain((6..=205).rev()).collect();
+    assert_eq!(times, expected);
+    let open = store.open_times(Tenant::DEFAULT, "daily").await.unwrap();
+    assert_eq!(open.len(), 1);
+}
+
 #[tokio::test]
 async fn the_rows_of_the_version_before_tenants_belong_to_the_default_one() {
     let directory = tempfile::tempdir().unwrap();
@@ -278,10 +307,10 @@ async fn the_rows_of_the_version_before_tenants_belong_to_the_default_one() {
 
     let database = database(&directory).await;
     let tenant = Tenant::DEFAULT;
-    let kept = KeptDefinitions::new(database.clone());
+    let kept = database.clone();
     let text = kept.kept(tenant, &text_hash).await.unwrap();
     assert_eq!(text.as_deref(), Some("a text"));
-    let schedules = SqliteSchedules::new(database.clone());
+    let schedules = database.clone();
     let found = schedules.get(tenant, "daily").await.unwrap().unwrap();
     assert_eq!(found.definition, row.definition);
     assert_eq!((&*found.etag, found.paused, found.next), ("e", true, None));

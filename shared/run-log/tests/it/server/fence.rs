@@ -5,12 +5,12 @@ use std::time::Duration;
 use core_types::RunOwner;
 use futures::future::join_all;
 use membership::{JoinError, Loss, MemberSettings, Membership};
-use postgres_kit::{Proxy, Server};
+use postgres_kit::{Proxy, Server, databases::options};
 use run_log::{AppendError, DeleteError, NewRun, ReopenError, RunLogs};
 use sql_store::PostgresDatabase;
 
 use super::{MIGRATIONS, check, log_at, repeats};
-use crate::fixture::{at, event, events, migrated, options, run_id, start};
+use crate::fixture::{at, event, events, migrated, run_id, start};
 
 /// Full: `TAVERN_TEST_LATE_APPENDS=200`.
 #[tokio::test(flavor = "multi_thread")]

@@ -1,9 +1,9 @@
 use core_types::Principal;
 use serde_json::json;
-use sql_store::{SqliteDatabase, SqliteOptions};
+use sql_store::{Database, Migrations, SqliteDatabase, SqliteOptions};
 
 use super::*;
-use crate::store::MIGRATIONS;
+use crate::store::{MIGRATIONS, SERVER_MIGRATIONS};
 
 fn tenant(name: &str) -> Tenant {
     Tenant::new(name).unwrap()
@@ -27,12 +27,18 @@ fn ids(stored: Vec<Stored>) -> Vec<String> {
         .collect()
 }
 
-#[tokio::test]
-async fn equal_effects_and_conversations_of_two_tenants_are_two_things() {
-    let directory = tempfile::tempdir().unwrap();
-    let options = SqliteOptions::new(directory.path().join("approvals.db"));
-    let database = SqliteDatabase::open(options, &[documents::MIGRATIONS, MIGRATIONS]).await;
-    let store = SqliteApprovals::new(database.unwrap());
+const SERVER: [Migrations; 1] = [SERVER_MIGRATIONS];
+const FILE: [Migrations; 2] = [documents::MIGRATIONS, MIGRATIONS];
+
+postgres_kit::on_every_database! {
+    (FILE, SERVER)
+    equal_effects_and_conversations_of_two_tenants_are_two_things
+    a_list_is_filtered_and_continues_behind_its_last_place
+    ended_approvals_come_with_the_conversation_for_which_they_stand
+    a_tenant_that_is_removed_leaves_nothing
+}
+
+async fn equal_effects_and_conversations_of_two_tenants_are_two_things(store: Database) {
     let (default, acme) = (Tenant::DEFAULT, tenant("acme"));
     for (principal, id) in [("ada", "apr_1"), ("acme/ada", "apr_2")] {
         store
@@ -79,6 +85,80 @@ async fn equal_effects_and_conversations_of_two_tenants_are_two_things() {
     );
 }
 
+async fn a_list_is_filtered_and_continues_behind_its_last_place(store: Database) {
+    for (principal, id, created) in [
+        ("acme/ada", "apr_1", 1),
+        ("acme/bob", "apr_2", 2),
+        ("acme/ada", "apr_3", 2),
+        ("acme/ada", "apr_4", 3),
+    ] {
+        let mut approval = approval(principal, id, created);
+        approval.effect_id = id.to_owned();
+        store.put(&approval, "").await.unwrap();
+    }
+    let list = async |filter: &ApprovalFilter, after, limit| {
+        ids(store
+            .list(tenant("acme"), filter, after, limit)
+            .await
+            .unwrap())
+    };
+    let all = ApprovalFilter::default();
+    assert_eq!(list(&all, None, 3).await, ["apr_4", "apr_3", "apr_2"]);
+    assert_eq!(list(&all, Some((2, "apr_2")), 3).await, ["apr_1"]);
+    let of_bob = ApprovalFilter {
+        principal: Some(Principal::new("acme/bob").unwrap()),
+        state: Some(State::Pending),
+        conversation: "c".to_owned(),
+        run: "r".to_owned(),
+    };
+    assert_eq!(list(&of_bob, None, 9).await, ["apr_2"]);
+    let elsewhere = ApprovalFilter {
+        run: "another".to_owned(),
+        ..all
+    };
+    assert!(list(&elsewhere, None, 9).await.is_empty());
+}
+
+async fn ended_approvals_come_with_the_conversation_for_which_they_stand(store: Database) {
+    for (id, created) in [("apr_1", 1), ("apr_2", 2), ("apr_3", 3)] {
+        let mut approval = approval("acme/ada", id, created);
+        approval.effect_id = id.to_owned();
+        approval.ended = (id != "apr_3").then_some(5);
+        store.put(&approval, "").await.unwrap();
+    }
+    store
+        .remember(tenant("acme"), "c", "digest", "apr_1")
+        .await
+        .unwrap();
+    let ended = async |after| {
+        let ended = store.ended_before(10, after, 9).await.unwrap();
+        let places = ended
+            .into_iter()
+            .map(|(approval, conversation)| (approval.id, conversation));
+        places.collect::<Vec<_>>()
+    };
+    let [first, second] =
+        [("apr_1", "c"), ("apr_2", "")].map(|(id, of)| (id.to_owned(), of.to_owned()));
+    assert_eq!(ended((0, "")).await, [first, second.clone()]);
+    assert_eq!(ended((1, "apr_1")).await, [second]);
+}
+
+async fn a_tenant_that_is_removed_leaves_nothing(store: Database) {
+    for (principal, id) in [
+        ("acme/ada", "apr_1"),
+        ("acme/ada", "apr_2"),
+        ("ada", "apr_3"),
+    ] {
+        let mut approval = approval(principal, id, 1);
+        approval.effect_id = id.to_owned();
+        store.put(&approval, "").await.unwrap();
+    }
+    assert_eq!(store.remove_of(tenant("acme"), 1).await.unwrap(), 1);
+    assert_eq!(store.remove_of(tenant("acme"), 1).await.unwrap(), 0);
+    assert_eq!(store.pending(tenant("acme")).await.unwrap(), 0);
+    assert_eq!(store.pending(Tenant::DEFAULT).await.unwrap(), 1);
+}
+
 #[tokio::test]
 async fn approvals_of_an_earlier_version_belong_to_the_default_tenant() {
     let directory = tempfile::tempdir().unwrap();
@@ -111,7 +191,7 @@ async fn approvals_of_an_earlier_version_belong_to_the_default_tenant() {
     drop(earlier);
 
     let database = SqliteDatabase::open(options, &[documents::MIGRATIONS, MIGRATIONS]).await;
-    let store = SqliteApprovals::new(database.unwrap());
+    let store = Database::from(database.unwrap());
     let listed = store
         .list(Tenant::DEFAULT, &ApprovalFilter::default(), None, 9)
         .await;
