@@ -120,9 +120,7 @@ impl DocumentStore for StoredDocuments {
             "SELECT id, version, text FROM document WHERE tenant = $1 AND kind = $2 AND id > $3 \
              ORDER BY id LIMIT $4",
         );
-        let page = page
-            .bind(after)
-            .bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        let page = page.bind(after).bind(limit);
         let mut bytes = 0;
         let fits = |(_, _, text): &(String, i64, String)| {
             let fits = bytes <= most_bytes;

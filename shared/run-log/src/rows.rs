@@ -266,7 +266,7 @@ impl Store for StoredRuns {
             .push(") AND sequence > ")
             .push_bind(integer(after))
             .push(" ORDER BY sequence LIMIT ")
-            .push_bind(count(limit));
+            .push_bind(limit);
         self.events(page, max_bytes).await
     }
 
@@ -307,7 +307,7 @@ impl Store for StoredRuns {
             Order::NewestFirst => " ORDER BY created DESC, id DESC LIMIT ",
             Order::OldestFirst => " ORDER BY created, id LIMIT ",
         });
-        list.push_bind(count(limit + 1));
+        list.push_bind(limit + 1);
         Ok(RunPage::cut(self.summaries(list).await?, limit))
     }
 
@@ -315,7 +315,7 @@ impl Store for StoredRuns {
         let mut due = Statement::new(RUNS);
         due.push(" WHERE due <= ").push_bind(now.unix_nanos());
         self.push_service(&mut due);
-        due.push(" ORDER BY due, id LIMIT ").push_bind(count(limit));
+        due.push(" ORDER BY due, id LIMIT ").push_bind(limit);
         self.summaries(due).await
     }
 
@@ -347,7 +347,7 @@ impl Store for StoredRuns {
              FROM runs JOIN events ON run = key WHERE key = $1 AND NOT deleted ORDER BY sequence DESC LIMIT $2",
         );
         let mut fits = within(max_bytes);
-        let newest = newest.bind(key).bind(count(limit));
+        let newest = newest.bind(key).bind(limit);
         let rows = self
             .reader
             .fetch_while(newest, |row: &StoredTail| fits(&row.event));
@@ -372,8 +372,7 @@ impl Store for StoredRuns {
         let mut page = Statement::new(EVENTS);
         page.push(" WHERE run = ").push_bind(key);
         page.push(" AND sequence > ").push_bind(integer(after));
-        page.push(" ORDER BY sequence LIMIT ")
-            .push_bind(count(limit));
+        page.push(" ORDER BY sequence LIMIT ").push_bind(limit);
         self.events(page, max_bytes).await
     }
 
@@ -493,8 +492,4 @@ fn push_owners(statement: &mut Statement, owners: &Owners) {
 /// Sequences are counted up from 1, and the integers of a database end where no count gets.
 pub(crate) fn integer(sequence: u64) -> i64 {
     i64::try_from(sequence).unwrap_or(i64::MAX)
-}
-
-fn count(limit: usize) -> i64 {
-    i64::try_from(limit).unwrap_or(i64::MAX)
 }

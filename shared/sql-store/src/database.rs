@@ -4,7 +4,7 @@ use sqlx::{PgConnection, Postgres, Sqlite, SqliteConnection};
 
 use crate::{
     PostgresDatabase, Reader, SqliteDatabase, Statement,
-    statement::{REPEATS, StoredRow, Value, bound},
+    statement::{StoredRow, Value, bound},
 };
 
 /// A database of either kind. Clones are handles of the same.
@@ -52,16 +52,8 @@ impl Database {
         match self {
             Self::Sqlite(database) => Ok(Transaction::Sqlite(database.begin_write().await?)),
             Self::Postgres(database) => {
-                let (pool, reader) = (database.reader(), self.reader());
-                let mut repeats = 0..REPEATS;
-                loop {
-                    match pool.begin().await {
-                        Ok(transaction) => return Ok(Transaction::Postgres(transaction)),
-                        Err(error)
-                            if repeats.next().is_some() && reader.may_repeat(&error).await => {}
-                        Err(error) => return Err(error),
-                    }
-                }
+                let begun = self.reader().repeated(|| database.reader().begin()).await;
+                Ok(Transaction::Postgres(begun?))
             }
         }
     }
@@ -72,25 +64,20 @@ impl Database {
     /// # Errors
     /// The database's error; if the connection was lost, it is not known whether the changes are durable.
     pub async fn execute(&self, statement: Statement) -> Result<(), sqlx::Error> {
-        let mut repeats = 0..REPEATS;
-        loop {
+        let attempt = || async {
             let (text, arguments) = statement.clone().into_parts();
-            let done = match self {
-                Self::Sqlite(database) => bound!(sqlx::query(text), arguments)
-                    .execute(database.writer())
-                    .await
-                    .map(drop),
-                Self::Postgres(database) => bound!(sqlx::query(text), arguments)
-                    .execute(database.reader())
-                    .await
-                    .map(drop),
-            };
-            match done {
-                Err(error)
-                    if repeats.next().is_some() && self.reader().may_repeat(&error).await => {}
-                done => return done,
+            match self {
+                Self::Sqlite(database) => {
+                    let query = bound!(sqlx::query(text), arguments);
+                    query.execute(database.writer()).await.map(drop)
+                }
+                Self::Postgres(database) => {
+                    let query = bound!(sqlx::query(text), arguments);
+                    query.execute(database.reader()).await.map(drop)
+                }
             }
-        }
+        };
+        self.reader().repeated(attempt).await
     }
 
     /// Returns free pages of a file to the file system in one step. Returns the number of bytes; a server does that by

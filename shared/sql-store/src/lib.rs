@@ -17,8 +17,8 @@
 //!
 //! # PostgreSQL
 //!
-//! [`postgres`] is a database of a server, which all services share, in a schema of each and `core`. [`statement`] runs one text
-//! on either [`database`], where their SQL agrees.
+//! [`postgres`] is a database of a server, which all services share, in a schema of each and `core`. [`statement`] runs
+//! one text on either [`database`], where their SQL agrees.
 
 pub mod data_dir;
 pub mod database;

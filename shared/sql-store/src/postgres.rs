@@ -21,8 +21,7 @@ const SCHEMAS: [&str; 4] = ["core", "registry", "workflow", "agent"];
 
 /// The settings of each session. A statement that takes longer has met a fault, and a transaction that rests holds the
 /// locks that fencing waits for.
-const SESSION: [(&str, &str); 6] = [
-    ("search_path", "core,registry,workflow,agent"),
+const SESSION: [(&str, &str); 5] = [
     ("statement_timeout", "15s"),
     ("lock_timeout", "5s"),
     ("idle_in_transaction_session_timeout", "5s"),
@@ -63,6 +62,7 @@ impl PostgresOptions {
         let options = PgConnectOptions::from_str(&self.url).map_err(|_| PostgresError::Url)?;
         Ok(options
             .application_name("tavern")
+            .options([("search_path", SCHEMAS.join(","))])
             .options(SESSION)
             .disable_statement_logging())
     }

@@ -11,8 +11,8 @@ use sqlx::{
 
 use crate::{ErrorClass, classify};
 
-/// The largest number of repeats of a read whose connection was lost; more than a pool has connections.
-pub(crate) const REPEATS: u32 = 16;
+/// The largest number of repeats of a statement whose connection was lost; more than a pool has connections.
+const REPEATS: u32 = 16;
 
 /// A statement with its arguments. Its text consists of parts that are written in the program, and names the
 /// arguments `$1`, `$2` and so on, in the order in which they are bound.
@@ -25,7 +25,7 @@ pub struct Statement {
 /// An argument of a [`Statement`].
 #[derive(Clone, Debug)]
 pub enum Value {
-    /// A whole number.
+    /// A whole number; a larger one than the databases store becomes the largest.
     Integer(Option<i64>),
     /// A text.
     Text(Option<String>),
@@ -54,6 +54,7 @@ macro_rules! values {
 values! {
     i64 => Integer, |number| number;
     i32 => Integer, i64::from;
+    usize => Integer, |number| i64::try_from(number).unwrap_or(i64::MAX);
     u32 => Integer, i64::from;
     String => Text, |text| text;
     &str => Text, str::to_owned;
@@ -186,16 +187,12 @@ impl Reader {
         &self,
         statement: Statement,
     ) -> Result<Option<T>, sqlx::Error> {
-        let mut repeats = 0..REPEATS;
-        loop {
-            let read = on!(self, statement.clone(), T, |query, pool| query
+        let read = || async {
+            on!(self, statement.clone(), T, |query, pool| query
                 .fetch_optional(pool)
-                .await);
-            match read {
-                Err(error) if repeats.next().is_some() && self.may_repeat(&error).await => {}
-                done => return done,
-            }
-        }
+                .await)
+        };
+        self.repeated(read).await
     }
 
     /// Returns the one row.
@@ -246,9 +243,23 @@ impl Reader {
         }
     }
 
-    /// Whether a read that failed may be repeated: its connection had died with its server, and one that lives can be
+    /// Makes attempts until one does not meet a dead connection.
+    pub(crate) async fn repeated<T, A>(&self, attempt: impl Fn() -> A) -> Result<T, sqlx::Error>
+    where
+        A: Future<Output = Result<T, sqlx::Error>>,
+    {
+        let mut repeats = 0..REPEATS;
+        loop {
+            match attempt().await {
+                Err(error) if repeats.next().is_some() && self.may_repeat(&error).await => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Whether an attempt that failed may be repeated: its connection had died with its server, and one that lives can be
     /// had. The pool drops a dead connection once it is met.
-    pub(crate) async fn may_repeat(&self, error: &sqlx::Error) -> bool {
+    async fn may_repeat(&self, error: &sqlx::Error) -> bool {
         let Self::Postgres(pool) = self else {
             return false;
         };

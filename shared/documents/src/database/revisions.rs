@@ -93,8 +93,7 @@ pub(super) async fn page(
     page.push(" AND id = ").push_bind(id);
     page.push(" AND revision < ")
         .push_bind(before.map_or(i64::MAX, signed));
-    page.push(" ORDER BY revision DESC LIMIT ")
-        .push_bind(i64::try_from(limit).unwrap_or(i64::MAX));
+    page.push(" ORDER BY revision DESC LIMIT ").push_bind(limit);
     let rows: Vec<StoredRevision> = reader.fetch_all(page).await?;
     Ok(rows.into_iter().map(RevisionRow::from).collect())
 }

@@ -1,7 +1,7 @@
 //! The properties that a server must have, and the sentence for each one that it lacks.
 
 use postgres_kit::{Database, Server, databases::options};
-use sql_store::{Database as Opened, Migrations, PostgresDatabase, PostgresOptions, Statement};
+use sql_store::{Migrations, PostgresDatabase, PostgresOptions, Statement};
 
 /// The component of these tests.
 fn component() -> [Migrations; 1] {
@@ -160,7 +160,7 @@ async fn a_statement_runs_again_where_its_connection_had_died() {
     let opened = PostgresDatabase::open(options(&database.url), &component()).await;
     let opened = opened.unwrap();
     let mut beside = opened.connect().await.unwrap();
-    let counters = Opened::from(opened);
+    let counters = sql_store::Database::from(opened);
     for number in 0..3_i64 {
         let put = Statement::new(
             "INSERT INTO counters (name, value) VALUES ('a', $1) \

@@ -215,7 +215,7 @@ impl ApprovalStore for Database {
             statement.push(")");
         }
         statement.push(" ORDER BY created DESC, approval_id DESC LIMIT ");
-        statement.push_bind(bound(limit));
+        statement.push_bind(limit);
         let rows = self.reader().fetch_all(statement).await?;
         rows.into_iter().map(read).collect()
     }
@@ -263,7 +263,7 @@ impl ApprovalStore for Database {
              AND NOT (state = 2 AND call_json <> '') ORDER BY created, approval_id LIMIT $4",
         );
         let statement = statement.bind(after.0).bind(after.1);
-        let statement = statement.bind(before).bind(bound(limit));
+        let statement = statement.bind(before).bind(limit);
         let rows = self.reader().fetch_all(statement).await?;
         let ended = rows.into_iter().map(|(document, call, conversation)| {
             let stored = read((document, call))?;
@@ -275,7 +275,7 @@ impl ApprovalStore for Database {
     async fn overdue(&self, now: i64, limit: usize) -> Result<Vec<Stored>, StoreError> {
         let mut statement = Statement::new(COLUMNS);
         statement.push("state = 1 AND expires <= ").push_bind(now);
-        statement.push(" LIMIT ").push_bind(bound(limit));
+        statement.push(" LIMIT ").push_bind(limit);
         let rows = self.reader().fetch_all(statement).await?;
         rows.into_iter().map(read).collect()
     }
@@ -312,8 +312,4 @@ fn read((document, call_json): (String, String)) -> Result<Stored, StoreError> {
         approval,
         call_json,
     })
-}
-
-fn bound(limit: usize) -> i64 {
-    i64::try_from(limit).unwrap_or(i64::MAX)
 }

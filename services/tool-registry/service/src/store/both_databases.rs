@@ -15,8 +15,9 @@ use super::{
     tenants::TenantStore,
 };
 
-const SERVER: [Migrations; 1] = [SERVER_MIGRATIONS];
-const FILE: [Migrations; 2] = [documents::MIGRATIONS, MIGRATIONS];
+/// The tables at a server, and in a file.
+pub(super) const SERVER: [Migrations; 1] = [SERVER_MIGRATIONS];
+pub(super) const FILE: [Migrations; 2] = [documents::MIGRATIONS, MIGRATIONS];
 
 postgres_kit::on_every_database! {
     (FILE, SERVER)

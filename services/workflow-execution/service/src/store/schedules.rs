@@ -211,7 +211,7 @@ impl ScheduleStore for Database {
         let mut page = Statement::new(SCHEDULES);
         page.push("WHERE tenant = ").push_bind(tenant.as_str());
         page.push(" AND id > ").push_bind(after);
-        page.push(" ORDER BY id LIMIT ").push_bind(bound(limit));
+        page.push(" ORDER BY id LIMIT ").push_bind(limit);
         let found: Vec<StoredSchedule> = self.reader().fetch_all(page).await?;
         found.into_iter().map(ScheduleRow::try_from).collect()
     }
@@ -282,8 +282,7 @@ impl ScheduleStore for Database {
     ) -> Result<Vec<TimeRow>, StoreError> {
         let mut page = times::of_schedule(tenant, id);
         page.push(" AND time < ").push_bind(before.unix_nanos());
-        page.push(" ORDER BY time DESC LIMIT ")
-            .push_bind(bound(limit));
+        page.push(" ORDER BY time DESC LIMIT ").push_bind(limit);
         let found: Vec<times::StoredTime> = self.reader().fetch_all(page).await?;
         found.into_iter().map(TimeRow::try_from).collect()
     }
@@ -319,10 +318,6 @@ impl ScheduleStore for Database {
 /// Returns a statement about a schedule, whose tenant and id are its first two arguments.
 fn of(text: &'static str, (tenant, id): (Tenant, &str)) -> Statement {
     Statement::new(text).bind(tenant.as_str()).bind(id)
-}
-
-fn bound(limit: usize) -> i64 {
-    i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
 /// A schedule as it is stored.

@@ -1,9 +1,12 @@
 use core_types::Principal;
 use serde_json::json;
-use sql_store::{Database, Migrations, SqliteDatabase, SqliteOptions};
+use sql_store::{Database, SqliteDatabase, SqliteOptions};
 
 use super::*;
-use crate::store::{MIGRATIONS, SERVER_MIGRATIONS};
+use crate::store::{
+    MIGRATIONS,
+    both_databases::{FILE, SERVER},
+};
 
 fn tenant(name: &str) -> Tenant {
     Tenant::new(name).unwrap()
@@ -26,9 +29,6 @@ fn ids(stored: Vec<Stored>) -> Vec<String> {
         .map(|stored| stored.approval.id)
         .collect()
 }
-
-const SERVER: [Migrations; 1] = [SERVER_MIGRATIONS];
-const FILE: [Migrations; 2] = [documents::MIGRATIONS, MIGRATIONS];
 
 postgres_kit::on_every_database! {
     (FILE, SERVER)
@@ -190,7 +190,7 @@ async fn approvals_of_an_earlier_version_belong_to_the_default_tenant() {
     earlier.close().await;
     drop(earlier);
 
-    let database = SqliteDatabase::open(options, &[documents::MIGRATIONS, MIGRATIONS]).await;
+    let database = SqliteDatabase::open(options, &FILE).await;
     let store = Database::from(database.unwrap());
     let listed = store
         .list(Tenant::DEFAULT, &ApprovalFilter::default(), None, 9)
@@ -200,6 +200,14 @@ async fn approvals_of_an_earlier_version_belong_to_the_default_tenant() {
     let listed: Vec<Approval> = listed.into_iter().map(|stored| stored.approval).collect();
     let [first, second] = documents;
     assert_eq!(listed, [second, first]);
+    for (by, id) in [("ada", "apr_1"), ("local", "apr_2")] {
+        let of_principal = ApprovalFilter {
+            principal: Some(Principal::new(by).unwrap()),
+            ..ApprovalFilter::default()
+        };
+        let listed = store.list(Tenant::DEFAULT, &of_principal, None, 9).await;
+        assert_eq!(ids(listed.unwrap()), [id]);
+    }
     let found = store.of_effect(Tenant::DEFAULT, "apr_2").await.unwrap();
     assert_eq!(found.unwrap().approval.id, "apr_2");
     let remembered = store
