@@ -156,6 +156,9 @@ LOST_ANSWERS ?= 200
 KILLED_BACKENDS ?= 100
 SERVER_CRASHES ?= 100
 LATE_APPENDS ?= 200
+# How often the server crashes below a whole Tavern, and how many runs of 100 events move to a server and back.
+SERVER_RESTARTS ?= 30
+MOVED_RUNS ?= 10000
 
 .PHONY: bars
 bars: check-rust check-node check-chromium check-postgres python $(CONSOLE)/node_modules/.package-lock.json build ## Run what `make test` runs in a small size in its full one (takes hours)
@@ -178,7 +181,11 @@ bars: check-rust check-node check-chromium check-postgres python $(CONSOLE)/node
 	  $(CARGO) test --release --locked --package run-log --test it -- migration::
 	@TAVERN_TEST_LOST_ANSWERS=$(LOST_ANSWERS) TAVERN_TEST_KILLED_BACKENDS=$(KILLED_BACKENDS) \
 	  TAVERN_TEST_SERVER_CRASHES=$(SERVER_CRASHES) TAVERN_TEST_LATE_APPENDS=$(LATE_APPENDS) \
-	  $(CARGO) test --release --locked --package run-log --test it -- server::
+	  TAVERN_TEST_MOVED_RUNS=$(MOVED_RUNS) \
+	  $(CARGO) test --release --locked --package run-log --test it -- server:: transfer::
+	@TAVERN_TEST_SERVER_RESTARTS=$(SERVER_RESTARTS) \
+	  $(CARGO) test --locked --package e2e --test it -- database::
+	@$(MAKE) --no-print-directory test-postgres
 	@TAVERN_TEST_RENEWALS=all $(CARGO) test --locked --package grpc-kit --test it -- renewals_under_load
 	@TAVERN_TEST_MUTATIONS=$(CREDENTIALS) \
 	  $(CARGO) test --release --locked --package tool-registry --test it -- credentials::mutated issuers::hostile::mutated

@@ -7,6 +7,8 @@ use anyhow::Context;
 use contracts::tavern::agent::v1::agent_service_client::AgentServiceClient;
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
+use core_types::{Clock, IdSource, SystemClock, SystemIds};
+use data_home::{DataHome, HomeError};
 use gateway::Gateway;
 use grpc_kit::{Door, Outbound, ServerSettings, Services, Shutdown};
 use script_sandbox::Sandbox;
@@ -18,6 +20,7 @@ use crate::settings::TavernSettings;
 /// All five services, which reach each other in memory.
 #[derive(Debug)]
 pub struct Tavern {
+    home: DataHome,
     gateway: Gateway,
     registry: ToolRegistry,
     workflow: WorkflowExecution,
@@ -38,12 +41,16 @@ fn room(server: &ServerSettings) -> ServerSettings {
 }
 
 impl Tavern {
-    /// Builds every service on the data directory of the settings.
+    /// Builds every service on the data directory, or the database, of the settings.
     ///
     /// # Errors
     /// The failure of the first service that cannot be built.
     pub async fn build(settings: &TavernSettings) -> anyhow::Result<Self> {
         let service = settings.services()?;
+        let home = DataHome::open(settings.home()).await;
+        let home = home.map_err(HomeError::of_program)?;
+        let system: (Arc<dyn Clock>, Arc<dyn IdSource>) =
+            (Arc::new(SystemClock), Arc::new(SystemIds));
         let room = room(&settings.server);
         let local = |services: &Services| grpc_kit::local_with(services, &room);
         let sandbox = script_sandbox::build(service.sandbox)
@@ -55,30 +62,35 @@ impl Tavern {
         // the agent runtime calls tools: some have to be built before the services that they call.
         let (workflow_transport, workflow_slot) = grpc_kit::late();
         let (agent_transport, agent_slot) = grpc_kit::late();
-        let registry = tool_registry::build(
-            service.registry,
+        let registry = tool_registry::build_at(
+            home.clone(),
+            &service.registry,
             tool_registry::Peers::over(
                 workflow_transport.clone(),
                 sandbox_transport.clone(),
                 agent_transport.clone(),
             )
             .proven(true),
+            system.clone(),
         );
         let registry = registry.await.context("tool-registry")?;
         let registry_transport = local(&registry.services());
 
-        let workflow = workflow_execution::build(
+        let workflow = workflow_execution::build_at(
+            home.clone(),
             service.workflow,
             workflow_execution::Peers::over(
                 registry_transport.clone(),
                 sandbox_transport,
                 agent_transport.clone(),
             ),
+            system,
         );
         let workflow = workflow.await.context("workflow-execution")?;
         workflow_slot.fill(local(&workflow.services()));
 
-        let agent = agent_runtime::build(
+        let agent = agent_runtime::build_at(
+            home.clone(),
             service.agent,
             agent_runtime::Peers::over(registry_transport.clone(), workflow_transport.clone()),
             agent_runtime::Environment::system(),
@@ -97,6 +109,7 @@ impl Tavern {
             )))
             .merge(agent.services_beside_gateway());
         Ok(Self {
+            home,
             gateway,
             registry,
             workflow,
@@ -157,6 +170,11 @@ impl Tavern {
         agent.map_err(tonic::Status::from).context("agent-runtime")
     }
 
+    /// Returns the home of the tables and logs.
+    pub fn home(&self) -> &DataHome {
+        &self.home
+    }
+
     /// Returns the need of the process to run scripts.
     pub fn scripts(&self) -> grpc_kit::Need {
         script_sandbox::service::scripts(&self.sandbox)
@@ -178,5 +196,6 @@ impl Tavern {
         self.registry.shutdown().await;
         self.workflow.shutdown().await;
         self.sandbox.shutdown().await;
+        self.home.close().await;
     }
 }

@@ -1,6 +1,5 @@
-//! `tavern audit verify`: at a running Tavern, or in the data directory of a stopped one.
+//! `tavern audit verify`: at a running Tavern, or in the data of a stopped one.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -8,15 +7,16 @@ use clap::Args;
 use cli::{Remote, audit};
 use tool_registry::AuditSettings;
 
+use crate::at_rest::AtRest;
+
 /// Recompute the chain of all records. The exit code is 0 if it is whole, 1 if a record is not as it was written, and
 /// 2 if the file cannot be read.
 #[derive(Args)]
 pub(crate) struct VerifyAnywhere {
     #[command(flatten)]
     verify: audit::Verify,
-    /// The data directory of a Tavern that does not run, in place of the address.
-    #[arg(long, value_name = "DIRECTORY")]
-    data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    place: AtRest,
     /// The retention of the audit in the settings of that Tavern: days that are older are missing rightly.
     #[arg(
         long,
@@ -35,15 +35,18 @@ fn duration(text: &str) -> Result<Duration, String> {
 impl VerifyAnywhere {
     /// Verifies the records.
     pub(crate) async fn execute(self, remote: &Remote) -> anyhow::Result<ExitCode> {
-        let Some(data_dir) = self.data_dir else {
+        if !self.place.is_named() {
             return self.verify.execute(remote).await;
-        };
+        }
         let settings = AuditSettings {
             retention: self.retention,
             ..AuditSettings::default()
         };
         let anchors = self.verify.anchors()?;
-        let verified = tool_registry::verify_audit(&data_dir, &settings, &anchors).await?;
+        let home = self.place.open().await?;
+        let verified = tool_registry::verify_audit(&home, &settings, &anchors).await;
+        home.close().await;
+        let verified = verified?;
         audit::show_report(&verified, remote.is_json())
     }
 }

@@ -1,12 +1,15 @@
 //! The `tavern` program.
 
+mod at_rest;
 mod audit;
 mod bootstrap;
 mod demo;
+mod migrate;
 mod packages;
 mod plugins;
 mod replay;
 mod serve;
+mod transfer;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -37,6 +40,10 @@ enum Command {
         #[arg(long)]
         examples: Option<PathBuf>,
     },
+    Migrate(migrate::Migrate),
+    Import(transfer::Import),
+    Export(transfer::Export),
+    Verify(transfer::Verify),
     /// Print the settings in force of the process and of every service: meaning, value, source, default.
     Settings(Overrides),
     /// List, show, follow, pause, resume, cancel, replay and delete runs.
@@ -100,9 +107,13 @@ enum Plugins {
 }
 
 /// The options of [`cli::Remote`] that commands do not use.
-const UNUSED: [(&str, &[&str]); 4] = [
+const UNUSED: [(&str, &[&str]); 8] = [
     ("serve", REMOTE),
     ("demo", REMOTE),
+    ("migrate", REMOTE),
+    ("import", REMOTE),
+    ("export", REMOTE),
+    ("verify", REMOTE),
     ("settings", REMOTE),
     ("packages", REMOTE),
 ];
@@ -135,6 +146,10 @@ struct Overrides {
     /// The data directory.
     #[arg(long)]
     data_dir: Option<String>,
+    /// The PostgreSQL database in place of files in the data directory, `postgres://user@host:5432/database`, with the
+    /// password in PGPASSWORD.
+    #[arg(long, value_name = "URL")]
+    database: Option<String>,
     /// The directory with plugins, workflows, agents and models.
     #[arg(long)]
     deploy_dir: Option<String>,
@@ -197,6 +212,7 @@ impl Overrides {
             ("server.tls.cert", self.tls_cert.clone()),
             ("server.tls.key", self.tls_key.clone()),
             ("data_dir", self.data_dir.clone()),
+            ("database.address", self.database.clone()),
             ("deploy_dir", self.deploy_dir.clone()),
         ];
         let given = flags
@@ -228,6 +244,10 @@ impl Command {
                 Ok(settings) => demo::demo(settings, examples).await,
                 Err(code) => Ok(code),
             },
+            Self::Migrate(migrate) => migrate.execute().await,
+            Self::Import(import) => import.execute().await,
+            Self::Export(export) => export.execute().await,
+            Self::Verify(verify) => verify.execute().await,
             Self::Settings(mut overrides) => {
                 overrides.print_settings = true;
                 Ok(overrides.settings().err().unwrap_or(ExitCode::SUCCESS))

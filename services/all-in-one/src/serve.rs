@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use all_in_one::{Tavern, TavernSettings};
 use anyhow::anyhow;
 use contracts::tavern::sandbox::v1::GetIsolationRequest;
-use grpc_kit::program::Misplaced;
+use grpc_kit::program::{Misplaced, exit_for_restart};
 
 /// Serves all services until a signal arrives.
 pub(crate) async fn serve(settings: TavernSettings) -> anyhow::Result<ExitCode> {
@@ -16,6 +16,8 @@ pub(crate) async fn serve(settings: TavernSettings) -> anyhow::Result<ExitCode> 
     let listener = grpc_kit::bind(&settings.server).await?;
     let address = listener.local_addr()?;
     let tavern = Tavern::build(&settings).await?;
+    let home = tavern.home().clone();
+    let loss = tokio::spawn(async move { exit_for_restart(&home.lost().await.to_string()) });
     check_exposure(&tavern, &settings)?;
     tavern.recover().await?;
     greet(&tavern, &settings, address).await?;
@@ -27,6 +29,7 @@ pub(crate) async fn serve(settings: TavernSettings) -> anyhow::Result<ExitCode> 
         .needs([tavern.scripts()])
         .serve(listener, shutdown)
         .await?;
+    loss.abort();
     tavern.shutdown().await;
     telemetry.shutdown().await;
     Ok(ExitCode::SUCCESS)
@@ -39,9 +42,12 @@ fn check_exposure(tavern: &Tavern, settings: &TavernSettings) -> anyhow::Result<
     }
     Err(Misplaced(anyhow!(
         "other hosts can reach {}, and no key exists, without which none of their clients is admitted; make the first \
-         key by `tavern keys bootstrap --data-dir {} --out FILE`, or listen on a loopback address",
+         key by `tavern keys bootstrap {} --out FILE`, or listen on a loopback address",
         settings.server.listen,
-        settings.data_dir.display()
+        match settings.database.address.is_empty() {
+            true => format!("--data-dir {}", settings.data_dir.display()),
+            false => format!("--database {}", settings.database.address),
+        }
     )))?
 }
 
@@ -52,7 +58,11 @@ async fn greet(
     address: SocketAddr,
 ) -> anyhow::Result<()> {
     let isolation = isolation(tavern).await?;
-    let data = settings.data_dir.display();
+    let mut data = settings.data_dir.display().to_string();
+    let database = &settings.database.address;
+    if !database.is_empty() {
+        data = format!("{database}, and {data} for files and blobs");
+    }
     let (keys, option, header) = match tavern.is_open() {
         true => (
             "none yet, so everyone who reaches this address may do everything; `tavern keys bootstrap` makes the \

@@ -4,12 +4,14 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use agent_runtime::AgentSettings;
+use data_home::{DatabaseSettings, HomeSettings};
 use gateway::GatewaySettings;
 use grpc_kit::{Callers, ServerSettings};
 use schemars::JsonSchema;
 use script_sandbox::SandboxSettings;
 use serde::{Deserialize, Serialize};
 use settings::{Loaded, Problem, Problems, SettingsError, Source};
+use sql_store::Migrations;
 use telemetry::TelemetrySettings;
 use tool_registry::RegistrySettings;
 use workflow_execution::WorkflowSettings;
@@ -28,6 +30,8 @@ pub struct TavernSettings {
     pub telemetry: TelemetrySettings,
     /// The data directory. Default: `data`.
     pub data_dir: PathBuf,
+    /// The database of everything but blobs and files of conversations, in place of files in the data directory.
+    pub database: DatabaseSettings,
     /// The directory with `plugins`, `workflows`, `agents`, `scenes` and `models`. Default: `deploy`.
     pub deploy_dir: PathBuf,
     /// The directory of package sets, the libraries of scripts. Default: `packages` in the data directory.
@@ -48,6 +52,7 @@ impl Default for TavernSettings {
             },
             telemetry: TelemetrySettings::default(),
             data_dir: PathBuf::from("data"),
+            database: DatabaseSettings::default(),
             deploy_dir: PathBuf::from("deploy"),
             packages_dir: PathBuf::new(),
             approvals_file: PathBuf::new(),
@@ -62,16 +67,28 @@ impl settings::Settings for TavernSettings {
     const REPLACED: &'static [(&'static str, &'static str)] = grpc_kit::settings::REPLACED;
 
     fn check(&self, problems: &mut Problems) {
+        self.database.check("database", problems);
         self.server.check("server", Callers::Clients, problems);
         self.telemetry.check("telemetry", problems);
     }
 }
 
+/// The services with tables and logs.
+const SERVICES: [&str; 3] = ["tool-registry", "workflow-execution", "agent-runtime"];
+
+/// The tables of these services at a server.
+pub const MIGRATIONS: [Migrations; 3] = [
+    tool_registry::SERVER_MIGRATIONS,
+    workflow_execution::SERVER_MIGRATIONS,
+    agent_runtime::SERVER_MIGRATIONS,
+];
+
 /// The prefixes of the settings that the process gives its services, whatever their values.
-const GIVEN: [&str; 17] = [
+const GIVEN: [&str; 18] = [
     "server.",
     "telemetry.",
     "data_dir",
+    "database.",
     "plugins_dir",
     "approvals_file",
     "workflows_dir",
@@ -161,6 +178,17 @@ impl TavernSettings {
         services.agent.knowledge_dir = self.deploy_dir.join("knowledge");
         services.agent.scripts_dir = self.deploy_dir.join("models");
         Ok(services)
+    }
+
+    /// Returns the home of the tables and logs of all services.
+    pub fn home(&self) -> HomeSettings {
+        HomeSettings {
+            directory: self.data_dir.clone(),
+            database: self.database.clone(),
+            services: SERVICES.join(","),
+            address: self.server.listen.to_string(),
+            migrations: MIGRATIONS.to_vec(),
+        }
     }
 
     /// Returns the directory of package sets.

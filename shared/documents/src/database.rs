@@ -86,9 +86,7 @@ fn of(collection: Collection, text: &'static str) -> Statement {
 #[async_trait]
 impl RequestStore for StoredDocuments {
     async fn seen(&self, tenant: Tenant, request: Request<'_>) -> Result<Seen, StoreError> {
-        let record = requests::record(tenant, &request);
-        let found = self.database.reader().fetch_optional(record).await?;
-        Ok(requests::compared(found, &request))
+        requests::seen(&self.database.reader(), tenant, &request).await
     }
 }
 
@@ -247,7 +245,7 @@ impl DocumentStore for StoredDocuments {
     }
 
     async fn remove_tenant(&self, tenant: Tenant, limit: u32) -> Result<u64, StoreError> {
-        sql_store::remove_rows(self.database.clone(), &TABLES, tenant, limit).await
+        sql_store::remove_rows(&self.database, &TABLES, tenant, limit).await
     }
 
     async fn close(&self) {

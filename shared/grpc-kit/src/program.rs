@@ -13,6 +13,9 @@ use tonic::Status;
 
 use crate::{Door, Need, Server, ServerSettings, Services, Shutdown};
 
+/// The exit code of a process that is to be started again, EX_TEMPFAIL of sysexits.h.
+const EXIT_RESTART: i32 = 75;
+
 /// The settings do not fit the installation, so that the program ends with exit code 78, as for settings that are
 /// wrong.
 #[derive(Debug, thiserror::Error)]
@@ -82,6 +85,11 @@ pub trait Program: Sized + Send + Sync + 'static {
         async {}
     }
 
+    /// Waits until others may have taken over the work of this process, and returns the reason. Default: never.
+    fn lost(&self) -> impl Future<Output = String> + Send {
+        std::future::pending()
+    }
+
     /// Ends all tasks.
     fn shutdown(&self) -> impl Future<Output = ()> + Send;
 }
@@ -131,11 +139,14 @@ async fn serve<P: Program>(settings: P::Settings) -> anyhow::Result<()> {
             tracing::error!(error = format!("{error:#}"), "earlier runs are not resumed");
         }
     });
+    let losing = Arc::clone(&service);
+    let loss = tokio::spawn(async move { exit_for_restart(&losing.lost().await) });
     let (draining, end) = (Arc::clone(&service), shutdown.clone());
     let drain = tokio::spawn(async move { draining.drain(end, grace).await });
     server.serve(listener, shutdown).await?;
     recovery.abort();
     drain.abort();
+    loss.abort();
     service.shutdown().await;
     telemetry.shutdown().await;
     Ok(())
@@ -150,6 +161,12 @@ pub fn print(text: &str) {
         let is_enough = error.kind() == ErrorKind::BrokenPipe;
         std::process::exit(i32::from(!is_enough));
     }
+}
+
+/// Ends the process at once, to be started again, with exit code 75: others may have taken over its work.
+pub fn exit_for_restart(reason: &str) -> ! {
+    let _ = writeln!(stderr(), "error: {reason}");
+    std::process::exit(EXIT_RESTART)
 }
 
 /// Prints the error that ended a program on standard error, and returns the exit code.

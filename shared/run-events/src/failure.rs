@@ -26,17 +26,24 @@ pub fn storage_failure(error: &StorageError) -> Failure {
     match error {
         StorageError::Full => full(),
         StorageError::Corrupt { .. } => corrupt(),
-        _ => unavailable(),
+        _ => storage_unavailable(),
     }
 }
 
 /// Turns a failure of a service's own store into one for the wire.
 pub fn store_failure(error: &StoreError) -> Failure {
-    tracing::error!(error = grpc_kit::failure::chain(error), "the store failed");
+    if !matches!(error, StoreError::Nul(_)) {
+        tracing::error!(error = grpc_kit::failure::chain(error), "the store failed");
+    }
     match error {
         StoreError::Full(_) => full(),
         StoreError::Damaged { .. } => corrupt(),
-        StoreError::Failed(_) => unavailable().retry_after(Duration::from_millis(200)),
+        StoreError::Nul(error) => Failure::new(
+            Code::InvalidArgument,
+            ErrorReason::InvalidFields,
+            error.to_string(),
+        ),
+        StoreError::Failed(_) => storage_unavailable(),
     }
 }
 
@@ -56,12 +63,14 @@ fn corrupt() -> Failure {
     )
 }
 
-fn unavailable() -> Failure {
+/// Reports that the storage does not answer.
+pub fn storage_unavailable() -> Failure {
     Failure::new(
         Code::Unavailable,
         ErrorReason::StorageUnavailable,
         "the storage does not answer; nothing was acknowledged. Try again",
     )
+    .retry_after(Duration::from_millis(200))
 }
 
 /// Turns a failed creation into a failure for the wire.

@@ -57,7 +57,9 @@ pub use codec::{
 pub use control::{CancelReason, Leaving, RunControl, StartGuard, Tracked};
 pub use damage::{DamagedLog, beginning};
 pub use executor::End;
-pub use failure::{append_failure, no_such_run, read_failure, storage_failure, store_failure};
+pub use failure::{
+    append_failure, no_such_run, read_failure, storage_failure, storage_unavailable, store_failure,
+};
 pub use forwarded_sequences::ForwardedSequences;
 pub use meta::RunMeta;
 pub use recorder::{EVENTS_PER_CHECKPOINT, Recorder};

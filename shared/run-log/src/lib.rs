@@ -59,6 +59,7 @@ mod sink;
 mod sqlite;
 mod step;
 mod storage;
+pub mod transfer;
 pub mod writer;
 
 pub use core_types::{RunCursor, RunCursorError};
@@ -74,4 +75,7 @@ pub use retention::{PassReport, Retention, RetentionError, RetentionGuard, Reten
 pub use run::{
     NewRun, Order, Owners, RequestKey, RunFilter, RunPage, RunState, RunSummary, StateFilter,
 };
+pub use sqlite::MIGRATIONS;
+pub use storage::BATCH_WINDOW;
+pub use transfer::{LogAtRest, LogCount, TransferError};
 pub use writer::RunWriter;

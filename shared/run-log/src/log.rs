@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use core_types::{Durability, RequestId, RunId, RunOwner, Tenant, Timestamp};
+use core_types::{Durability, RequestId, RunId, Tenant, Timestamp};
 use membership::{FenceError, Membership};
 use sql_store::{OpenError, SqliteOptions};
 use tokio::sync::Mutex;
@@ -68,15 +68,16 @@ impl RunLogs {
         Ok(Self::over(sqlite::open(options, window).await?, true))
     }
 
-    /// Opens the log of a service in the database of a member, which other processes share: no run is fleeting.
+    /// Opens a log in the database of a member, which other processes share: no run is fleeting. `log` is its name,
+    /// which no other log of the database has.
     ///
     /// # Errors
     /// The loss of the membership, or the database's error.
     pub async fn open_shared(
         membership: Membership,
-        service: RunOwner,
+        log: &'static str,
     ) -> Result<Self, FenceError> {
-        Self::open_shared_batching(membership, service, BATCH_WINDOW).await
+        Self::open_shared_batching(membership, log, BATCH_WINDOW).await
     }
 
     /// Opens the log; what may wait at [`Durability::Batched`] waits `window` for its commit.
@@ -85,10 +86,10 @@ impl RunLogs {
     /// As [`RunLogs::open_shared`].
     pub async fn open_shared_batching(
         membership: Membership,
-        service: RunOwner,
+        log: &'static str,
         window: Duration,
     ) -> Result<Self, FenceError> {
-        let shared = postgres::open(membership, service, window).await?;
+        let shared = postgres::open(membership, log, window).await?;
         Ok(Self::over(shared, false))
     }
 
@@ -245,6 +246,9 @@ impl RunLogs {
         after: Option<&RunCursor>,
         limit: usize,
     ) -> Result<RunPage, StorageError> {
+        if filter.names_none() {
+            return Ok(RunPage::cut(Vec::new(), 1));
+        }
         let sync = self.sync.list(filter, order, after, limit).await?;
         let memory = self.memory.list(filter, order, after, limit).await?;
         let more = sync.next.is_some() || memory.next.is_some();

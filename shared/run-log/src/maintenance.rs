@@ -1,7 +1,7 @@
 //! Maintenance of the storage, for which no run waits. The committing task does it between two groups, a short
 //! transaction at a time, so that neither waits for the lock of the other.
 
-use core_types::{RunOwner, Tenant, Timestamp};
+use core_types::{Tenant, Timestamp};
 use sql_store::Statement;
 use tokio::sync::{mpsc, oneshot};
 
@@ -42,11 +42,11 @@ pub(crate) async fn ask(
     answer.await.map_err(|_| StorageError::Closed)?
 }
 
-/// Returns the statement that frees request ids, of the runs of a service where the database holds those of several.
+/// Returns the statement that frees request ids, of the runs of a log where the database holds those of several.
 pub(crate) fn forget_requests(
     before: Timestamp,
     tenant: Option<Tenant>,
-    service: Option<RunOwner>,
+    log: Option<&'static str>,
 ) -> Statement {
     let mut forget = Statement::new(
         "DELETE FROM runs WHERE key IN (SELECT key FROM runs WHERE deleted AND NOT hidden AND finished < ",
@@ -55,8 +55,8 @@ pub(crate) fn forget_requests(
     if let Some(tenant) = tenant {
         forget.push(" AND tenant = ").push_bind(tenant.as_str());
     }
-    if let Some(service) = service {
-        forget.push(" AND service = ").push_bind(service.prefix());
+    if let Some(log) = log {
+        forget.push(" AND log = ").push_bind(log);
     }
     forget.push(" LIMIT ").push_bind(REQUESTS).push(")");
     forget

@@ -8,7 +8,6 @@ mod batch;
 
 use std::time::Duration;
 
-use core_types::RunOwner;
 use membership::{FenceError, Membership};
 use sql_store::{Migrations, Reader};
 use sqlx::{PgConnection, migrate::Migrator};
@@ -25,13 +24,13 @@ pub const SERVER_MIGRATIONS: Migrations = Migrations::new("run_log", &MIGRATOR);
 /// The largest number of runs of fenced members that are freed in one statement.
 const FREED_TOGETHER: i64 = 500;
 
-/// Opens the log of a service.
+/// Opens a log by its name.
 ///
 /// # Errors
 /// The loss of the membership, or the database's error.
 pub(crate) async fn open(
     membership: Membership,
-    service: RunOwner,
+    log: &'static str,
     window: Duration,
 ) -> Result<Engine, FenceError> {
     let mut connection = membership.connect().await?;
@@ -40,14 +39,14 @@ pub(crate) async fn open(
     let reader = Reader::Postgres(membership.database().reader().clone());
     let storage = Storage {
         reader: reader.clone(),
-        service: Some(service),
+        name: Some(log),
         owned: None,
         keys: Keys::of_server(reader),
         window,
         closing: watch::Sender::new(false),
     };
     let closing = storage.closing.subscribe();
-    let backend = PostgresBackend::new(membership, service, (connection, writer), closing);
+    let backend = PostgresBackend::new(membership, log, (connection, writer), closing);
     Ok(storage.start(backend).await?)
 }
 

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Mutex};
 
 use async_trait::async_trait;
-use core_types::{Durability, Principal, RequestId, RunId, RunOwner, Tenant, Timestamp};
-use sql_store::{Reader, SqliteDatabase, Statement};
+use core_types::{Durability, Principal, RequestId, RunId, Tenant, Timestamp};
+use sql_store::{Reader, SqliteDatabase, Statement, Value};
 use sqlx::FromRow;
 use tokio::{
     sync::{mpsc, watch},
@@ -24,8 +24,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct StoredRuns {
     pub(crate) reader: Reader,
-    /// The service whose runs are read; `None` where the database holds those of one service.
-    pub(crate) service: Option<RunOwner>,
+    /// The log whose runs are read; `None` where the database holds those of one log.
+    pub(crate) log: Option<&'static str>,
     /// The file, which is closed with the log; a database of a server is the process's.
     pub(crate) owned: Option<SqliteDatabase>,
     pub(crate) maintenance: mpsc::Sender<MaintenanceTask>,
@@ -35,14 +35,14 @@ pub(crate) struct StoredRuns {
 }
 
 /// The columns of [`StoredRun`]; the index on events makes the subquery one look-up.
-const RUNS: &str = "SELECT key, id, principal, kind, subject, conversation, scope, request_id, body_hash, parent, \
+pub(crate) const RUNS: &str = "SELECT key, id, principal, kind, subject, conversation, scope, request_id, body_hash, parent, \
      forks, state, phase, batched, deleted, created, finished, deadline, due, meta, end_sequence, end_hash, \
      (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.key) AS last_sequence FROM runs";
 
 #[derive(FromRow)]
-struct StoredRun {
-    key: i64,
-    id: String,
+pub(crate) struct StoredRun {
+    pub(crate) key: i64,
+    pub(crate) id: String,
     principal: String,
     kind: String,
     subject: String,
@@ -55,7 +55,7 @@ struct StoredRun {
     state: Option<i32>,
     phase: i32,
     batched: bool,
-    deleted: bool,
+    pub(crate) deleted: bool,
     created: i64,
     finished: Option<i64>,
     deadline: Option<i64>,
@@ -66,11 +66,60 @@ struct StoredRun {
     last_sequence: i64,
 }
 
+impl StoredRun {
+    /// Returns the end of a run that is over.
+    pub(crate) fn end(&self) -> Result<Option<Head>, StorageError> {
+        let corrupt = |column| StorageError::Corrupt {
+            table: "runs",
+            column,
+            row: self.key.to_string(),
+        };
+        Ok(match (self.end_sequence, &self.end_hash) {
+            (Some(sequence), Some(end_hash)) => Some(Head {
+                sequence: u64::try_from(sequence).map_err(|_| corrupt("end_sequence"))?,
+                hash: hash(end_hash).ok_or_else(|| corrupt("end_hash"))?,
+            }),
+            _ => None,
+        })
+    }
+
+    /// Returns the values of the row of a run that is stored elsewhere under a key of its own.
+    pub(crate) fn values(&self, key: i64) -> [Value; 23] {
+        let tenant = Principal::new(&self.principal).map(|owner| owner.tenant());
+        [
+            key.into(),
+            (&self.id).into(),
+            tenant.unwrap_or(Tenant::DEFAULT).as_str().into(),
+            (&self.principal).into(),
+            (&self.kind).into(),
+            (&self.subject).into(),
+            (&self.conversation).into(),
+            self.scope.clone().into(),
+            self.request_id.clone().into(),
+            self.body_hash.clone().into(),
+            self.parent.clone().into(),
+            self.forks.clone().into(),
+            self.state.into(),
+            self.phase.into(),
+            self.batched.into(),
+            self.deleted.into(),
+            self.created.into(),
+            self.finished.into(),
+            self.deadline.into(),
+            self.due.into(),
+            self.meta.clone().into(),
+            self.end_sequence.into(),
+            self.end_hash.clone().into(),
+        ]
+    }
+}
+
 impl TryFrom<StoredRun> for RunRow {
     type Error = StorageError;
 
     fn try_from(stored: StoredRun) -> Result<Self, StorageError> {
         let key = stored.key;
+        let end = stored.end()?;
         let corrupt = |column| StorageError::Corrupt {
             table: "runs",
             column,
@@ -86,13 +135,6 @@ impl TryFrom<StoredRun> for RunRow {
         };
         let parent = stored.parent.map(|parent| parent.parse()).transpose();
         let forks = stored.forks.map(|forks| forks.parse()).transpose();
-        let end = match (stored.end_sequence, stored.end_hash) {
-            (Some(sequence), Some(end_hash)) => Some(Head {
-                sequence: u64::try_from(sequence).map_err(|_| corrupt("end_sequence"))?,
-                hash: hash(&end_hash).ok_or_else(|| corrupt("end_hash"))?,
-            }),
-            _ => None,
-        };
         let last_sequence =
             u64::try_from(stored.last_sequence).map_err(|_| corrupt("last_sequence"))?;
         let summary = RunSummary {
@@ -128,10 +170,10 @@ impl TryFrom<StoredRun> for RunRow {
 }
 
 /// The columns of [`StoredEvent`].
-const EVENTS: &str = "SELECT run, sequence, time, kind, payload, hash FROM events";
+pub(crate) const EVENTS: &str = "SELECT run, sequence, time, kind, payload, hash FROM events";
 
-#[derive(FromRow)]
-struct StoredEvent {
+#[derive(Clone, FromRow)]
+pub(crate) struct StoredEvent {
     run: i64,
     sequence: i64,
     time: i64,
@@ -154,6 +196,20 @@ fn within(max_bytes: usize) -> impl FnMut(&StoredEvent) -> bool {
     move |event| {
         bytes += event.payload.len();
         !std::mem::replace(&mut any, true) || bytes <= max_bytes
+    }
+}
+
+impl StoredEvent {
+    /// Returns the values of the row of an event whose run has another key.
+    pub(crate) fn values(self, run: i64) -> [Value; 6] {
+        [
+            run.into(),
+            self.sequence.into(),
+            self.time.into(),
+            self.kind.into(),
+            self.payload.into(),
+            self.hash.into(),
+        ]
     }
 }
 
@@ -193,16 +249,14 @@ impl StoredRuns {
     /// Returns the runs that were deleted in part.
     pub(crate) async fn hidden(&self) -> Result<Vec<HiddenRun>, sqlx::Error> {
         let mut hidden = Statement::new("SELECT key, id, end_sequence FROM runs WHERE hidden");
-        self.push_service(&mut hidden);
+        self.push_log(&mut hidden);
         self.reader.fetch_all(hidden).await
     }
 
-    /// Adds the condition that a run belongs to the service of this log.
-    fn push_service(&self, statement: &mut Statement) {
-        if let Some(service) = self.service {
-            statement
-                .push(" AND service = ")
-                .push_bind(service.prefix());
+    /// Adds the condition that a run belongs to this log.
+    fn push_log(&self, statement: &mut Statement) {
+        if let Some(log) = self.log {
+            statement.push(" AND log = ").push_bind(log);
         }
     }
 
@@ -249,6 +303,7 @@ impl Store for StoredRuns {
         let mut row = Statement::new(RUNS);
         row.push(" WHERE NOT deleted AND id = ")
             .push_bind(run.to_string());
+        self.push_log(&mut row);
         push_owners(&mut row, owners);
         self.row_by(row).await
     }
@@ -262,8 +317,9 @@ impl Store for StoredRuns {
     ) -> Result<Vec<Event>, StorageError> {
         let mut page = Statement::new(EVENTS);
         page.push(" WHERE run = (SELECT key FROM runs WHERE NOT deleted AND id = ")
-            .push_bind(run.to_string())
-            .push(") AND sequence > ")
+            .push_bind(run.to_string());
+        self.push_log(&mut page);
+        page.push(") AND sequence > ")
             .push_bind(integer(after))
             .push(" ORDER BY sequence LIMIT ")
             .push_bind(limit);
@@ -281,7 +337,7 @@ impl Store for StoredRuns {
         row.push(" AND scope = ").push_bind(scope);
         row.push(" AND request_id = ")
             .push_bind(request_id.as_str());
-        self.push_service(&mut row);
+        self.push_log(&mut row);
         self.row_by(row).await
     }
 
@@ -294,7 +350,7 @@ impl Store for StoredRuns {
     ) -> Result<RunPage, StorageError> {
         let mut list = Statement::new(RUNS);
         push_filter(&mut list, filter);
-        self.push_service(&mut list);
+        self.push_log(&mut list);
         if let Some(after) = after {
             list.push(match order {
                 Order::NewestFirst => " AND (created, id) < (",
@@ -314,7 +370,7 @@ impl Store for StoredRuns {
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RunSummary>, StorageError> {
         let mut due = Statement::new(RUNS);
         due.push(" WHERE due <= ").push_bind(now.unix_nanos());
-        self.push_service(&mut due);
+        self.push_log(&mut due);
         due.push(" ORDER BY due, id LIMIT ").push_bind(limit);
         self.summaries(due).await
     }
@@ -330,7 +386,7 @@ impl Store for StoredRuns {
 
     async fn next_due(&self) -> Result<Option<Timestamp>, StorageError> {
         let mut next = Statement::new("SELECT due FROM runs WHERE due IS NOT NULL");
-        self.push_service(&mut next);
+        self.push_log(&mut next);
         next.push(" ORDER BY due LIMIT 1");
         let next: Option<(i64,)> = self.reader.fetch_optional(next).await?;
         Ok(next.map(|(due,)| Timestamp::from_unix_nanos(due)))
@@ -381,7 +437,7 @@ impl Store for StoredRuns {
             "SELECT count(*) FROM (SELECT 1 FROM runs WHERE state IS NULL AND tenant = ",
         );
         open.push_bind(tenant.as_str());
-        self.push_service(&mut open);
+        self.push_log(&mut open);
         open.push(" LIMIT ")
             .push_bind(integer(most))
             .push(") AS open");
@@ -391,7 +447,7 @@ impl Store for StoredRuns {
 
     async fn open_by_tenant(&self) -> Result<BTreeMap<Tenant, u64>, StorageError> {
         let mut open = Statement::new("SELECT tenant, count(*) FROM runs WHERE state IS NULL");
-        self.push_service(&mut open);
+        self.push_log(&mut open);
         open.push(" GROUP BY tenant");
         let counted: Vec<(String, i64)> = self.reader.fetch_all(open).await?;
         let counted = counted.into_iter().map(|(tenant, runs)| {

@@ -166,6 +166,14 @@ pub struct RunFilter {
     pub created_before: Option<Timestamp>,
 }
 
+impl RunFilter {
+    /// Whether a text has a NUL, which no run has.
+    pub(crate) fn names_none(&self) -> bool {
+        let mut texts = [&self.subject, &self.conversation, &self.kind].into_iter();
+        texts.any(|text| text.as_ref().is_some_and(|text| text.contains('\0')))
+    }
+}
+
 /// The states of the runs that a list returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StateFilter {

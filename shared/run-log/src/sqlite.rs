@@ -16,6 +16,9 @@ mod batch;
 
 static MIGRATOR: Migrator = sqlx::migrate!("migrations/sqlite");
 
+/// The migrations of the tables in a file.
+pub const MIGRATIONS: Migrations = Migrations::new("run_log", &MIGRATOR);
+
 /// Every size of group has a statement of its own, up to 256 rows, and there are some others.
 const PREPARED_STATEMENTS: usize = 300;
 
@@ -31,8 +34,7 @@ pub(crate) async fn open(
     window: Duration,
 ) -> Result<Engine, OpenError> {
     options.statement_cache = options.statement_cache.max(PREPARED_STATEMENTS);
-    let migrations = [Migrations::new("run_log", &MIGRATOR)];
-    let database = SqliteDatabase::open(options, &migrations).await?;
+    let database = SqliteDatabase::open(options, &[MIGRATIONS]).await?;
     let failed = |source| OpenError::Connect {
         path: database.path().to_owned(),
         source,
@@ -45,7 +47,7 @@ pub(crate) async fn open(
 
     let storage = Storage {
         reader: Reader::Sqlite(database.reader().clone()),
-        service: None,
+        name: None,
         owned: Some(database.clone()),
         keys: Keys::counted(next_key),
         window,

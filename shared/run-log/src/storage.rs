@@ -5,7 +5,6 @@ use std::{
     time::Duration,
 };
 
-use core_types::RunOwner;
 use sql_store::{Reader, SqliteDatabase};
 use tokio::sync::{Semaphore, mpsc, watch};
 
@@ -21,14 +20,14 @@ use crate::{
 const QUEUED_STEPS: usize = 4096;
 /// The most bytes of payload that may wait.
 const QUEUED_BYTES: usize = 64 << 20;
-/// The time that an event may wait for its commit at `Durability::Batched`, unless settings state another.
-pub(crate) const BATCH_WINDOW: Duration = Duration::from_millis(50);
+/// The time that an event may wait for its commit at `Durability::Batched`, unless options state another.
+pub const BATCH_WINDOW: Duration = Duration::from_millis(50);
 
 /// The parts of a log that depend on its database.
 pub(crate) struct Storage {
     pub(crate) reader: Reader,
-    /// The service whose runs the log has; `None` where the database holds those of one service.
-    pub(crate) service: Option<RunOwner>,
+    /// The name of the log; `None` where the database holds no other.
+    pub(crate) name: Option<&'static str>,
     /// The file, which is closed with the log; a database of a server is the process's.
     pub(crate) owned: Option<SqliteDatabase>,
     pub(crate) keys: Keys,
@@ -54,7 +53,7 @@ impl Storage {
         let tasks = committer::spawn(backend, self.window, queued, asked, closing);
         let store = Arc::new(StoredRuns {
             reader: self.reader,
-            service: self.service,
+            log: self.name,
             owned: self.owned,
             maintenance,
             closing: self.closing,

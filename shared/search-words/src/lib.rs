@@ -49,28 +49,47 @@ pub fn indexed(texts: &[&str]) -> String {
     words.join(" ")
 }
 
-/// Returns the expression of SQLite's FTS5 that searches the index for any word of a query; none if the query has no
-/// word.
-pub fn search(query: &str) -> Option<String> {
-    search_without(query, |_| false)
-}
+/// The terms of a query, at least one: each is a word, or two characters that are words of their own with a space
+/// between them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Terms(Vec<String>);
 
-/// Returns the expression as [`search`] does, without the words for which `is_common` holds.
-pub fn search_without(query: &str, is_common: impl Fn(&str) -> bool) -> Option<String> {
-    let mut terms: Vec<String> = Vec::new();
-    for piece in pieces(query) {
-        match piece {
-            Piece::Word(word) if is_common(&word) => {}
-            Piece::Word(word) => terms.push(format!("\"{word}\"")),
-            Piece::Run(run) if run.len() == 1 => terms.push(format!("\"{}\"", run[0])),
-            Piece::Run(run) => {
-                let pairs = run.windows(2);
-                terms.extend(pairs.map(|pair| format!("\"{} {}\"", pair[0], pair[1])));
+impl Terms {
+    /// Returns the terms of a query; none if it has no word.
+    pub fn of(query: &str) -> Option<Self> {
+        Self::without(query, |_| false)
+    }
+
+    /// Returns the terms of a query without the words for which `is_common` holds.
+    pub fn without(query: &str, is_common: impl Fn(&str) -> bool) -> Option<Self> {
+        let mut terms: Vec<String> = Vec::new();
+        for piece in pieces(query) {
+            match piece {
+                Piece::Word(word) if is_common(&word) => {}
+                Piece::Word(word) => terms.push(word),
+                Piece::Run(run) if run.len() == 1 => {
+                    terms.extend(run.into_iter().map(String::from))
+                }
+                Piece::Run(run) => {
+                    let pairs = run.windows(2);
+                    terms.extend(pairs.map(|pair| format!("{} {}", pair[0], pair[1])));
+                }
             }
         }
+        terms.truncate(MAX_TERMS);
+        (!terms.is_empty()).then_some(Self(terms))
     }
-    terms.truncate(MAX_TERMS);
-    (!terms.is_empty()).then(|| terms.join(" OR "))
+
+    /// Returns the terms, which consist of letters, digits and single spaces.
+    pub fn as_slice(&self) -> &[String] {
+        &self.0
+    }
+
+    /// Returns the expression of SQLite's FTS5 that searches for any of them.
+    pub fn fts5(&self) -> String {
+        let terms = self.0.iter().map(|term| format!("\"{term}\""));
+        terms.collect::<Vec<_>>().join(" OR ")
+    }
 }
 
 #[cfg(test)]
@@ -95,7 +114,8 @@ mod tests {
             ),
             ("?!", None),
         ] {
-            assert_eq!(search(query).as_deref(), expected, "{query}");
+            let expression = Terms::of(query).map(|terms| terms.fts5());
+            assert_eq!(expression.as_deref(), expected, "{query}");
         }
     }
 }

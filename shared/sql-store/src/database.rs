@@ -22,12 +22,6 @@ impl From<SqliteDatabase> for Database {
     }
 }
 
-impl From<&SqliteDatabase> for Database {
-    fn from(database: &SqliteDatabase) -> Self {
-        Self::Sqlite(database.clone())
-    }
-}
-
 impl From<PostgresDatabase> for Database {
     fn from(database: PostgresDatabase) -> Self {
         Self::Postgres(database)
@@ -65,7 +59,7 @@ impl Database {
     /// The database's error; if the connection was lost, it is not known whether the changes are durable.
     pub async fn execute(&self, statement: Statement) -> Result<(), sqlx::Error> {
         let attempt = || async {
-            let (text, arguments) = statement.clone().into_parts();
+            let (text, arguments) = statement.clone().into_parts()?;
             match self {
                 Self::Sqlite(database) => {
                     let query = bound!(sqlx::query(text), arguments);
@@ -92,11 +86,11 @@ impl Database {
         }
     }
 
-    /// Closes every connection.
+    /// Closes the connections to a file. Those to a server belong to the process, which closes them once.
     pub async fn close(&self) {
         match self {
             Self::Sqlite(database) => database.close().await,
-            Self::Postgres(database) => database.close().await,
+            Self::Postgres(_) => {}
         }
     }
 }
@@ -152,7 +146,7 @@ impl Session<'_> {
     /// # Errors
     /// The database's error.
     pub async fn execute(&mut self, statement: Statement) -> Result<u64, sqlx::Error> {
-        let (text, arguments) = statement.into_parts();
+        let (text, arguments) = statement.into_parts()?;
         Ok(match self {
             Self::Sqlite(connection) => bound!(sqlx::query(text), arguments)
                 .execute(&mut **connection)
@@ -173,7 +167,7 @@ impl Session<'_> {
         &mut self,
         statement: Statement,
     ) -> Result<Option<T>, sqlx::Error> {
-        let (text, arguments) = statement.into_parts();
+        let (text, arguments) = statement.into_parts()?;
         match self {
             Self::Sqlite(connection) => {
                 let query = bound!(sqlx::query_as::<_, T>(text), arguments);
@@ -194,7 +188,7 @@ impl Session<'_> {
         &mut self,
         statement: Statement,
     ) -> Result<Vec<T>, sqlx::Error> {
-        let (text, arguments) = statement.into_parts();
+        let (text, arguments) = statement.into_parts()?;
         match self {
             Self::Sqlite(connection) => {
                 let query = bound!(sqlx::query_as::<_, T>(text), arguments);

@@ -26,6 +26,11 @@ pub enum ErrorClass {
     Other,
 }
 
+/// A text has the character NUL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a text has the character NUL (U+0000), which is not stored; leave it out")]
+pub struct NulText;
+
 /// The reason for which a store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -40,6 +45,9 @@ pub enum StoreError {
         /// The column.
         column: &'static str,
     },
+    /// A text of the request cannot be stored.
+    #[error(transparent)]
+    Nul(NulText),
     /// Any other failure.
     #[error("the database failed")]
     Failed(#[source] Error),
@@ -47,6 +55,9 @@ pub enum StoreError {
 
 impl From<Error> for StoreError {
     fn from(error: Error) -> Self {
+        if matches!(&error, Error::Encode(source) if source.is::<NulText>()) {
+            return Self::Nul(NulText);
+        }
         match classify(&error) {
             ErrorClass::DiskFull => Self::Full(error),
             _ => Self::Failed(error),

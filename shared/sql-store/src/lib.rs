@@ -18,8 +18,9 @@
 //! # PostgreSQL
 //!
 //! [`postgres`] is a database of a server, which all services share, in a schema of each and `core`. [`statement`] runs
-//! one text on either [`database`], where their SQL agrees.
+//! one text on either [`database`], where their SQL agrees, and [`copy`] takes tables from one to the other.
 
+pub mod copy;
 pub mod data_dir;
 pub mod database;
 pub mod error_class;
@@ -30,11 +31,12 @@ pub mod statement;
 pub mod tenant_rows;
 pub mod vacuum;
 
+pub use copy::TableShape;
 pub use data_dir::{DataDir, DataDirError};
 pub use database::{Database, Session, Transaction};
-pub use error_class::{ErrorClass, StoreError, classify};
-pub use migrations::Migrations;
+pub use error_class::{ErrorClass, NulText, StoreError, classify};
+pub use migrations::{Migrations, ServerMigration};
 pub use postgres::{PostgresDatabase, PostgresError, PostgresOptions};
 pub use sqlite::{OpenError, SqliteDatabase, SqliteOptions};
-pub use statement::{Reader, Statement, StoredRow};
+pub use statement::{Reader, Statement, StoredRow, Value};
 pub use tenant_rows::{TenantTable, count_rows, remove_rows};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::postgres::{PgConnection, PgPool};
+use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, sqlite::SqlitePool};
 
 /// The migrations of one component.
@@ -11,6 +11,19 @@ use sqlx::{AssertSqlSafe, sqlite::SqlitePool};
 pub struct Migrations {
     namespace: &'static str,
     migrator: &'static Migrator,
+}
+
+/// A migration of a component, and whether a server has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerMigration {
+    /// The namespace of the component.
+    pub component: &'static str,
+    /// The number, which orders those of a component.
+    pub number: i64,
+    /// The words of its file name.
+    pub description: String,
+    /// Whether the server has it.
+    pub is_applied: bool,
 }
 
 /// The difference between the tables of a server and the migrations of this program.
@@ -70,26 +83,27 @@ impl Migrations {
         migrator.run(connection).await
     }
 
+    /// Returns the migrations of this program with their states at a server, in their order.
+    pub(crate) async fn on_server(
+        &self,
+        connection: &mut PgConnection,
+    ) -> Result<Vec<ServerMigration>, sqlx::Error> {
+        let applied = self.applied(connection).await?;
+        let known = self.migrator.iter().map(|one| ServerMigration {
+            component: self.namespace,
+            number: one.version,
+            description: one.description.to_string(),
+            is_applied: applied.contains(&one.version),
+        });
+        Ok(known.collect())
+    }
+
     /// Compares the applied migrations of a server with those of this program.
     pub(crate) async fn differs_on_server(
         &self,
-        pool: &PgPool,
+        connection: &mut PgConnection,
     ) -> Result<Option<Difference>, sqlx::Error> {
-        let table = self.table();
-        let exists: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL")
-            .bind(&table)
-            .fetch_one(pool)
-            .await?;
-        if !exists {
-            return Ok(Some(Difference::Missing));
-        }
-        // The text holds only the name of a component.
-        let text = format!("SELECT version FROM {table} WHERE success");
-        let applied: BTreeSet<i64> = sqlx::query_scalar(AssertSqlSafe(text))
-            .fetch_all(pool)
-            .await?
-            .into_iter()
-            .collect();
+        let applied = self.applied(connection).await?;
         let known: BTreeSet<i64> = self.migrator.iter().map(|one| one.version).collect();
         Ok(if !known.is_subset(&applied) {
             Some(Difference::Missing)
@@ -98,6 +112,23 @@ impl Migrations {
         } else {
             Some(Difference::Newer)
         })
+    }
+
+    /// Returns the numbers of the migrations that a server has.
+    async fn applied(&self, connection: &mut PgConnection) -> Result<BTreeSet<i64>, sqlx::Error> {
+        let table = self.table();
+        let exists: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL")
+            .bind(&table)
+            .fetch_one(&mut *connection)
+            .await?;
+        if !exists {
+            return Ok(BTreeSet::new());
+        }
+        // The text holds only the name of a component.
+        let text = format!("SELECT version FROM {table} WHERE success");
+        let numbers = sqlx::query_scalar(AssertSqlSafe(text));
+        let numbers: Vec<i64> = numbers.fetch_all(connection).await?;
+        Ok(numbers.into_iter().collect())
     }
 
     fn table(&self) -> String {

@@ -9,7 +9,7 @@ use sqlx::{
     postgres::{PgConnectOptions, PgPool, PgPoolOptions},
 };
 
-use crate::{Migrations, migrations::Difference};
+use crate::{Migrations, ServerMigration, migrations::Difference};
 
 pub use refusal::{PostgresError, ServerFault};
 
@@ -111,21 +111,8 @@ impl PostgresDatabase {
         let server = Server::read(&mut connection).await?;
         server.check(&options)?;
         server.check_role()?;
-        connection.close().await.unwrap_or_default();
-        let reader = PgPoolOptions::new()
-            .max_connections(options.readers.max(1))
-            .acquire_timeout(options.acquire_timeout)
-            // A read that meets a dead connection is repeated on another.
-            .test_before_acquire(false)
-            .after_connect(|connection, _| Box::pin(refuse_standby(connection)))
-            .connect_lazy_with(connect.clone());
-        let database = Self {
-            reader,
-            options: Arc::new(connect),
-            connect_timeout: options.acquire_timeout,
-        };
         for component in migrations {
-            let differs = component.differs_on_server(&database.reader);
+            let differs = component.differs_on_server(&mut connection);
             match differs.await.map_err(PostgresError::of)? {
                 None => {}
                 Some(Difference::Missing) => {
@@ -136,7 +123,38 @@ impl PostgresDatabase {
                 }
             }
         }
-        Ok(database)
+        connection.close().await.unwrap_or_default();
+        let reader = PgPoolOptions::new()
+            .max_connections(options.readers.max(1))
+            .acquire_timeout(options.acquire_timeout)
+            // A read that meets a dead connection is repeated on another.
+            .test_before_acquire(false)
+            .after_connect(|connection, _| Box::pin(refuse_standby(connection)))
+            .connect_lazy_with(connect.clone());
+        Ok(Self {
+            reader,
+            options: Arc::new(connect),
+            connect_timeout: options.acquire_timeout,
+        })
+    }
+
+    /// Returns the migrations of components with their states at a server. It changes nothing.
+    ///
+    /// # Errors
+    /// [`PostgresError`] names the obstacle and the remedy.
+    pub async fn migrations(
+        options: &PostgresOptions,
+        migrations: &[Migrations],
+    ) -> Result<Vec<ServerMigration>, PostgresError> {
+        let connect = options.connect_options()?;
+        let mut connection = connect_checked(&connect, options.acquire_timeout).await?;
+        Server::read(&mut connection).await?.check(options)?;
+        let mut states = Vec::new();
+        for component in migrations {
+            let of_component = component.on_server(&mut connection).await;
+            states.extend(of_component.map_err(PostgresError::of)?);
+        }
+        Ok(states)
     }
 
     /// Brings the tables to the shape of this program, and lets `app_role` use them. Repeatable; after an end in

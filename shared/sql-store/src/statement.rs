@@ -1,18 +1,21 @@
 //! A statement whose one text serves both databases, and the pool that runs it.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
 use futures::TryStreamExt;
 use sqlx::{
-    AssertSqlSafe, FromRow,
+    AssertSqlSafe, ConnectOptions, Connection, FromRow,
     postgres::{PgPool, PgRow},
     sqlite::{SqlitePool, SqliteRow},
 };
 
-use crate::{ErrorClass, classify};
+use crate::{ErrorClass, NulText, classify};
 
 /// The largest number of repeats of a statement whose connection was lost; more than a pool has connections.
 const REPEATS: u32 = 16;
+
+/// The time between two looks at a server while a connection is awaited.
+const LOOK: Duration = Duration::from_millis(300);
 
 /// A statement with its arguments. Its text consists of parts that are written in the program, and names the
 /// arguments `$1`, `$2` and so on, in the order in which they are bound.
@@ -72,6 +75,20 @@ impl Statement {
         }
     }
 
+    /// Makes a statement of a text with names of tables and columns that a database has.
+    pub(crate) fn of_names(text: String) -> Self {
+        Self {
+            text: Cow::Owned(text),
+            arguments: Vec::new(),
+        }
+    }
+
+    /// Appends a part of the text with such names.
+    pub(crate) fn push_names(&mut self, part: &str) -> &mut Self {
+        self.text.to_mut().push_str(part);
+        self
+    }
+
     /// Binds the next argument that the text names.
     #[must_use]
     pub fn bind(mut self, value: impl Into<Value>) -> Self {
@@ -94,8 +111,16 @@ impl Statement {
     }
 
     /// Returns the text, whose parts are written in the program, and the arguments.
-    pub(crate) fn into_parts(self) -> (AssertSqlSafe<String>, Vec<Value>) {
-        (AssertSqlSafe(self.text.into_owned()), self.arguments)
+    ///
+    /// # Errors
+    /// [`NulText`], in an encoding error: PostgreSQL stores no such text, so neither database does.
+    pub(crate) fn into_parts(self) -> Result<(AssertSqlSafe<String>, Vec<Value>), sqlx::Error> {
+        let has_nul =
+            |value: &Value| matches!(value, Value::Text(Some(text)) if text.contains('\0'));
+        match self.arguments.iter().any(has_nul) {
+            true => Err(sqlx::Error::Encode(NulText.into())),
+            false => Ok((AssertSqlSafe(self.text.into_owned()), self.arguments)),
+        }
     }
 
     /// Appends a part of the text.
@@ -153,7 +178,7 @@ pub(crate) use bound;
 /// Runs a statement on the pool of a reader, as rows of type `$row`.
 macro_rules! on {
     ($reader:expr, $statement:expr, $row:ty, |$query:ident, $pool:ident| $run:expr) => {{
-        let (text, arguments) = $statement.into_parts();
+        let (text, arguments) = $statement.into_parts()?;
         match $reader {
             Reader::Sqlite($pool) => {
                 let $query = bound!(sqlx::query_as::<_, $row>(text), arguments);
@@ -217,6 +242,7 @@ impl Reader {
         let mut rows = Vec::new();
         let mut begun = false;
         let mut repeats = 0..REPEATS;
+        self.await_connection().await?;
         loop {
             let read = on!(self, statement.clone(), T, |query, pool| {
                 let mut stream = query.fetch(pool);
@@ -248,6 +274,7 @@ impl Reader {
     where
         A: Future<Output = Result<T, sqlx::Error>>,
     {
+        self.await_connection().await?;
         let mut repeats = 0..REPEATS;
         loop {
             match attempt().await {
@@ -255,6 +282,19 @@ impl Reader {
                 done => return done,
             }
         }
+    }
+
+    /// Waits for a connection of the pool. A pool without one waits alike for its users and for a server that refuses; the
+    /// second is reported soon.
+    async fn await_connection(&self) -> Result<(), sqlx::Error> {
+        let Self::Postgres(pool) = self else {
+            return Ok(());
+        };
+        if pool.num_idle() > 0 {
+            return Ok(());
+        }
+        // It is rare, and its state is large.
+        Box::pin(connection_or_refusal(pool)).await
     }
 
     /// Whether an attempt that failed may be repeated: its connection had died with its server, and one that lives can be
@@ -267,6 +307,9 @@ impl Reader {
             return false;
         }
         for _ in 0..=pool.size() {
+            if self.await_connection().await.is_err() {
+                return false;
+            }
             match sqlx::query("SELECT 1").execute(pool).await {
                 Ok(_) => return true,
                 Err(error) if classify(&error) == ErrorClass::Disconnected => {}
@@ -274,5 +317,26 @@ impl Reader {
             }
         }
         false
+    }
+}
+
+async fn connection_or_refusal(pool: &PgPool) -> Result<(), sqlx::Error> {
+    tokio::select! {
+        acquired = pool.acquire() => acquired.map(drop),
+        refusal = refusal(pool) => Err(refusal),
+    }
+}
+
+/// Looks at a server from time to time, and returns its error once it refuses a connection.
+async fn refusal(pool: &PgPool) -> sqlx::Error {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        match pool.connect_options().connect().await {
+            Ok(connection) => {
+                // It works, so the pool is busy.
+                let _ = connection.close().await;
+            }
+            Err(error) => return error,
+        }
     }
 }

@@ -22,12 +22,12 @@ pub struct TenantTable {
 /// # Errors
 /// A database that does not work.
 pub async fn remove_rows(
-    database: impl Into<Database>,
+    database: &Database,
     tables: &[TenantTable],
     tenant: Tenant,
     limit: u32,
 ) -> Result<u64, StoreError> {
-    let mut transaction = database.into().begin().await?;
+    let mut transaction = database.begin().await?;
     let mut session = transaction.session();
     let mut left = 0;
     for TenantTable { name, key } in tables {

@@ -16,6 +16,7 @@ use tonic::{Code, Request};
 
 use crate::approvals::approvals_file;
 use crate::certificates::Certificates;
+use crate::database;
 use crate::process::{Process, binary, repository};
 use crate::wait::eventually;
 
@@ -68,6 +69,7 @@ pub struct StackBuilder {
     encrypted: bool,
     with_keys: bool,
     deploy: Option<PathBuf>,
+    database: Option<String>,
     environment: Vec<(String, String)>,
 }
 
@@ -82,6 +84,8 @@ pub struct Stack {
     key: Option<String>,
     /// The certificates of the services, by which they prove themselves or which clients of the gateway see.
     certificates: Option<Certificates>,
+    /// The database, in place of files.
+    database: Option<String>,
 }
 
 impl StackBuilder {
@@ -115,6 +119,12 @@ impl StackBuilder {
         self
     }
 
+    /// Keeps tables and logs in a database instead of files.
+    pub fn database(mut self, address: impl Into<String>) -> Self {
+        self.database = Some(address.into());
+        self
+    }
+
     /// Sets an environment variable of every process.
     pub fn env(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.environment.push((key.into(), value.into()));
@@ -127,6 +137,7 @@ impl StackBuilder {
     /// A program is missing or does not come up; the error has its output.
     pub async fn start(self) -> anyhow::Result<Stack> {
         let mut stack = Stack {
+            database: self.database.clone(),
             builder: self,
             host: own_loopback_address(),
             directory: TempDir::with_prefix("tavern-test-")?,
@@ -134,6 +145,9 @@ impl StackBuilder {
             key: None,
             certificates: None,
         };
+        if stack.database.is_none() {
+            stack.database = database::of_run().await?;
+        }
         if stack.builder.with_certificates || stack.builder.encrypted {
             let directory = stack.directory.path().join("certs");
             stack.certificates = Some(Certificates::make(directory)?);
@@ -221,6 +235,11 @@ impl Stack {
         self.builder.environment.push((key.into(), value.into()));
     }
 
+    /// Keeps tables and logs in a database from the next start on.
+    pub fn move_to(&mut self, address: impl Into<String>) {
+        self.database = Some(address.into());
+    }
+
     /// Returns the directory that holds data and logs of the stack.
     pub fn directory(&self) -> &Path {
         self.directory.path()
@@ -276,6 +295,7 @@ impl Stack {
         let data = self.directory.path().join("data").display().to_string();
         let deploy = self.deploy().display().to_string();
         let mut environment = self.builder.environment.clone();
+        environment.extend(database::settings(self.database.as_deref(), "TAVERN"));
         environment.push((
             "TAVERN__APPROVALS_FILE".to_owned(),
             approvals_file(&self.deploy(), self.directory.path())?,
@@ -417,6 +437,9 @@ impl Stack {
                 .display()
                 .to_string();
             environment.push(("TAVERN_AGENT_CONFIG".to_owned(), file));
+        }
+        if ["tool-registry", "workflow-execution", "agent-runtime"].contains(&service.program) {
+            environment.extend(database::settings(self.database.as_deref(), service.prefix));
         }
         let mut set = |key: &str, value: String| {
             environment.push((format!("{}__{key}", service.prefix), value));

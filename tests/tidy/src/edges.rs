@@ -9,7 +9,7 @@ use crate::{Finding, Tree};
 
 /// The shared crates, from the bottom up, each with the lower crates that it may use.
 #[rustfmt::skip] // one line per crate
-const SHARED: [(&str, &[&str]); 29] = [
+const SHARED: [(&str, &[&str]); 30] = [
     ("contracts", &[]),
     ("core-types", &[]),
     ("json-schema", &[]),
@@ -51,6 +51,12 @@ const SHARED: [(&str, &[&str]); 29] = [
         "documents",
         &[
             "contracts", "core-types", "settings", "sql-store", "run-log", "grpc-kit", "run-events",
+        ],
+    ),
+    (
+        "data-home",
+        &[
+            "core-types", "settings", "sql-store", "membership", "run-log", "grpc-kit", "documents",
         ],
     ),
     ("plugin-client", &["contracts", "grpc-kit"]),

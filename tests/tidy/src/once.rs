@@ -14,13 +14,14 @@ struct Once {
 /// The migrations that may name request ids: the migration of the common table, earlier migrations
 /// with tables of their own, which later ones drop, and tables whose rows are each created by one
 /// request.
-const REQUESTS: [&str; 12] = [
+const REQUESTS: [&str; 13] = [
     "shared/documents/migrations/",
     "services/agent-runtime/store/migrations/sqlite/0001_agents.sql",
     "services/agent-runtime/store/migrations/sqlite/0002_append_requests.sql",
     "services/agent-runtime/store/migrations/sqlite/0010_private_states.sql",
     "services/agent-runtime/store/migrations/sqlite/0014_knowledge.sql",
     "services/agent-runtime/store/migrations/sqlite/0018_tenants.sql",
+    "services/agent-runtime/store/migrations/postgres/0001_agents.sql",
     "services/tool-registry/service/migrations/sqlite/0001_registry.sql",
     "services/workflow-execution/service/migrations/sqlite/0001_workflows.sql",
     "services/workflow-execution/service/migrations/sqlite/0002_schedules.sql",

@@ -23,7 +23,10 @@ const START: &str = "the service reads the rows of all tenants when it starts";
 /// The reason of texts to which a condition is added.
 const CONDITION: &str = "the text that is added to it names the tenant";
 
-const EXCEPTIONS: [Exception; 38] = [
+/// The reason of statements that move or index the data of an installation.
+const MOVED: &str = "an operator moves the data of all tenants";
+
+const EXCEPTIONS: [Exception; 39] = [
     (
         "shared/run-log/src/sqlite.rs",
         "SELECT coalesce(max(key), 0) + 1 FROM runs",
@@ -176,13 +179,18 @@ const EXCEPTIONS: [Exception; 38] = [
     ),
     (
         "services/agent-runtime/store/src/store/knowledge.rs",
-        "DELETE FROM {} WHERE rowid IN",
-        CONDITION,
+        "SELECT entry, tenant, display_name, text, tags FROM knowledge_entries",
+        MOVED,
     ),
     (
-        "services/agent-runtime/store/src/store/knowledge.rs",
-        "DELETE FROM knowledge_entries WHERE {condition}",
-        CONDITION,
+        "shared/run-log/src/transfer.rs",
+        "SELECT coalesce(max(key), 0) + 1 FROM runs",
+        MOVED,
+    ),
+    (
+        "shared/run-log/src/transfer.rs",
+        "SELECT id FROM runs WHERE id IN (",
+        MOVED,
     ),
     (
         "services/tool-registry/service/src/store/approvals.rs",

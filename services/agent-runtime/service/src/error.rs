@@ -15,21 +15,15 @@ pub enum Error {
     /// A model cannot be set up.
     #[error("the models cannot be set up")]
     Model(#[from] BuildModelError),
-    /// The directory for data cannot be used.
-    #[error("the data directory cannot be used")]
-    DataDir(#[from] sql_store::DataDirError),
-    /// Profiles and conversations cannot be opened.
-    #[error("the database of profiles and conversations cannot be opened")]
-    Database(#[source] sql_store::OpenError),
+    /// The data directory or the database cannot be used.
+    #[error(transparent)]
+    Home(#[from] data_home::HomeError),
     /// The stored profiles cannot be read.
     #[error("the stored profiles cannot be read")]
     Store(#[from] StoreError),
     /// The owners of the conversations of an earlier version cannot be found.
     #[error("the owners of the conversations of an earlier version cannot be found")]
     Owners(#[source] Box<tonic::Status>),
-    /// The run log cannot be opened.
-    #[error("the run log cannot be opened")]
-    RunLog(#[from] sql_store::OpenError),
 }
 
 /// The most profiles that the id of an unknown one is compared with.

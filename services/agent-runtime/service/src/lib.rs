@@ -29,7 +29,8 @@ pub mod states;
 mod tenants;
 mod wire;
 
+pub use agent_store::store::SERVER_MIGRATIONS;
 pub use error::Error;
 pub use peers::Peers;
-pub use service::{AgentRuntime, Environment, build};
+pub use service::{AgentRuntime, DATA, Environment, build, build_at, index_knowledge};
 pub use settings::AgentSettings;

@@ -1,5 +1,6 @@
 //! The agent runtime as a program: the parts that grpc-kit starts and ends.
 
+use data_home::{DataHome, HomeError};
 use grpc_kit::{Need, Program, ServerSettings, ServiceName, Services, neighbour};
 use telemetry::TelemetrySettings;
 
@@ -29,7 +30,9 @@ impl Program for AgentRuntime {
             neighbour(&settings.registry, &settings.server, ServiceName::Registry)?,
             neighbour(&settings.workflow, &settings.server, ServiceName::Workflow)?,
         );
-        Ok(crate::build(settings, peers, Environment::system()).await?)
+        let home = DataHome::open(settings.home()).await;
+        let home = home.map_err(HomeError::of_program)?;
+        Ok(crate::build_at(home, settings, peers, Environment::system()).await?)
     }
 
     fn services(&self) -> Services {
@@ -46,7 +49,12 @@ impl Program for AgentRuntime {
         Ok(recovered.map_err(tonic::Status::from)?)
     }
 
+    async fn lost(&self) -> String {
+        self.home().lost().await.to_string()
+    }
+
     async fn shutdown(&self) {
         AgentRuntime::shutdown(self).await;
+        self.home().close().await;
     }
 }

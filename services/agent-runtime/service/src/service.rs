@@ -20,12 +20,11 @@ use contracts::tavern::agent::v1::{
     scene_service_server::SceneServiceServer, state_service_server::StateServiceServer,
 };
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
+use data_home::{DataHome, LogOptions, ServiceData};
 use documents::{DocumentParts, StoredDocuments};
 use grpc_kit::{Failure, Services};
 use model_client::Models;
 use run_events::{Neighbours, RetentionSettings, Runs};
-use run_log::RunLogs;
-use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
 use tenancy::TenantSync;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -48,6 +47,19 @@ use crate::{
     settings::AgentSettings,
     states::States,
     tenants::AgentTenants,
+};
+
+/// The log of turns and scenes.
+const LOG: LogOptions = LogOptions::new("agent-runtime.runs.db", "turn");
+
+/// The data of this service.
+pub const DATA: ServiceData = ServiceData {
+    service: "agent-runtime",
+    file: "agent-runtime.db",
+    in_file: &[documents::MIGRATIONS, store::MIGRATIONS],
+    schema: "agent",
+    kinds: &["profile", "scene", "project"],
+    logs: &[LOG],
 };
 
 /// The longest time of a method that waits for the end of a turn.
@@ -96,6 +108,7 @@ fn unicode_variables() -> HashMap<String, String> {
 /// The agent runtime. Clone, cheap.
 #[derive(Clone, Debug)]
 pub struct AgentRuntime {
+    home: DataHome,
     runs: Runs,
     runner: Runner,
     scene_runner: SceneRunner,
@@ -127,25 +140,32 @@ pub async fn build(
     peers: Peers,
     environment: Environment,
 ) -> Result<AgentRuntime, Error> {
+    let home = DataHome::open(settings.home()).await?;
+    build_at(home, settings, peers, environment).await
+}
+
+/// Builds the service at a home that the process has opened, in place of that of the settings.
+///
+/// # Errors
+/// [`Error`] when a model, a database or the run log cannot be used.
+pub async fn build_at(
+    home: DataHome,
+    settings: AgentSettings,
+    peers: Peers,
+    environment: Environment,
+) -> Result<AgentRuntime, Error> {
     let ids = Arc::clone(&environment.ids);
-    let base = Base::open(&settings, peers, &environment).await?;
+    let base = Base::open(home, &settings, peers, &environment).await?;
     let (questions, opened) = Questions::new(Arc::new(base.store.clone()));
     let runner = base.runner(questions, &settings);
-    let turns = Turns::new(
-        base.runs.clone(),
-        runner.clone(),
-        base.conversations.clone(),
-        base.profiles.clone(),
-        base.models.clone(),
-        base.running_scenes.clone(),
-        &settings,
-    );
+    let turns = base.turns(runner.clone(), &settings);
     let mut following = base.follow_files(settings.follow_agents_dir);
     following.push(until_dropped(base.answers(turns.clone()).run(opened)));
     let parts = base.scene_parts(turns.clone());
     let idle_conversations = base.idle_conversations(settings.conversation_retention);
     let tenants = Arc::new(base.tenants());
     let Base {
+        home,
         runs,
         store,
         models,
@@ -186,6 +206,7 @@ pub async fn build(
         clock,
     );
     Ok(AgentRuntime {
+        home,
         project: ProjectRpc::new(projects, project_parts, scene.clone()),
         runs,
         runner,
@@ -207,6 +228,17 @@ pub async fn build(
     })
 }
 
+/// Indexes the words of knowledge whose rows were copied to a home.
+///
+/// # Errors
+/// [`Error`] when the database cannot be used.
+pub async fn index_knowledge(home: &DataHome) -> Result<(), Error> {
+    let database = home.tables(DATA.file, DATA.in_file).await?;
+    AgentStore::new(database.clone()).index_knowledge().await?;
+    database.close().await;
+    Ok(())
+}
+
 /// A task that ends with the last clone of the service.
 type Following = Arc<AbortOnDropHandle<()>>;
 
@@ -216,6 +248,7 @@ fn until_dropped(work: impl Future<Output = ()> + Send + 'static) -> Following {
 
 /// The stores and clients that the other parts use.
 struct Base {
+    home: DataHome,
     runs: Runs,
     store: AgentStore,
     models: Models,
@@ -232,12 +265,12 @@ struct Base {
 impl Base {
     /// Opens the stores.
     async fn open(
+        home: DataHome,
         settings: &AgentSettings,
         peers: Peers,
         environment: &Environment,
     ) -> Result<Self, Error> {
-        let data = DataDir::open(&settings.data_dir)?;
-        let logs = RunLogs::open(SqliteOptions::new(data.file("agent-runtime.runs.db")?)).await?;
+        let logs = home.log(LOG).await?;
         let (clock, ids) = (Arc::clone(&environment.clock), Arc::clone(&environment.ids));
         let runs = Runs::new(logs, RunOwner::Agent, Arc::clone(&clock), ids);
         runs.pause_below(peers.workflow.clone());
@@ -247,9 +280,7 @@ impl Base {
             &environment.variables,
             runs.tenants(),
         )?;
-        let options = SqliteOptions::new(data.file("agent-runtime.db")?);
-        let database = SqliteDatabase::open(options, &[documents::MIGRATIONS, store::MIGRATIONS]);
-        let database = database.await.map_err(Error::Database)?;
+        let database = home.tables(DATA.file, DATA.in_file).await?;
         let documents = DocumentParts {
             store: Arc::new(StoredDocuments::new(database.clone())),
             runs: Some(runs.clone()),
@@ -291,6 +322,7 @@ impl Base {
             Arc::clone(&clock),
         );
         Ok(Self {
+            home,
             runs,
             store,
             models,
@@ -328,6 +360,18 @@ impl Base {
             clock: Arc::clone(&self.clock),
         };
         Runner::new(parts, settings)
+    }
+
+    fn turns(&self, runner: Runner, settings: &AgentSettings) -> Turns {
+        Turns::new(
+            self.runs.clone(),
+            runner,
+            self.conversations.clone(),
+            self.profiles.clone(),
+            self.models.clone(),
+            self.running_scenes.clone(),
+            settings,
+        )
     }
 
     fn scene_parts(&self, turns: Turns) -> SceneParts {
@@ -404,8 +448,13 @@ impl AgentRuntime {
         }
         let (neighbours, beside) = (self.neighbours.clone(), self.idle_conversations.clone());
         self.runs
-            .retain("agent-runtime.runs.db", self.retention, neighbours, beside);
+            .retain(LOG.file, self.retention, neighbours, beside);
         Ok(())
+    }
+
+    /// Returns the home of the tables and logs.
+    pub fn home(&self) -> &DataHome {
+        &self.home
     }
 
     /// Ends all tasks. Turns continue at the next start.

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use agent_domain::budgets::Budgets;
+use data_home::{DatabaseSettings, HomeSettings};
 use grpc_kit::ServiceName;
 use model_client::ModelSettings;
 use run_events::{RetentionSettings, retention::check_age};
@@ -24,6 +25,8 @@ pub struct AgentSettings {
     pub workflow: grpc_kit::ClientSettings,
     /// The directory of stored turns. Default `data`.
     pub data_dir: PathBuf,
+    /// The database in place of files in the data directory.
+    pub database: DatabaseSettings,
     /// Times for which scenes and turns outside of conversations are kept after their end.
     pub retention: RetentionSettings,
     /// The time for which a conversation is kept, with its turns, after its last turn, message or change of a state,
@@ -72,6 +75,7 @@ impl Default for AgentSettings {
             registry: grpc_kit::ClientSettings::to("http://127.0.0.1:7402"),
             workflow: grpc_kit::ClientSettings::to("http://127.0.0.1:7403"),
             data_dir: PathBuf::from("data"),
+            database: DatabaseSettings::default(),
             retention: RetentionSettings::default(),
             conversation_retention: RetentionSettings::default().succeeded,
             agents_dir: PathBuf::from("deploy/agents"),
@@ -96,6 +100,7 @@ impl settings::Settings for AgentSettings {
     const REPLACED: &'static [(&'static str, &'static str)] = grpc_kit::settings::REPLACED;
 
     fn check(&self, problems: &mut Problems) {
+        self.database.check("database", problems);
         self.retention.check("retention", problems);
         check_age(
             "conversation_retention",
@@ -114,6 +119,17 @@ impl settings::Settings for AgentSettings {
 }
 
 impl AgentSettings {
+    /// Returns the home of a process with this service alone.
+    pub(crate) fn home(&self) -> HomeSettings {
+        HomeSettings {
+            directory: self.data_dir.clone(),
+            database: self.database.clone(),
+            services: "agent-runtime".to_owned(),
+            address: self.server.listen.to_string(),
+            migrations: vec![crate::SERVER_MIGRATIONS],
+        }
+    }
+
     /// Adds the problems of the agent runtime's own settings, with keys below `key` (empty, or
     /// ending with a dot).
     pub fn check_own(&self, key: &str, problems: &mut Problems) {

@@ -20,6 +20,7 @@ use core_types::{Clock, IdSource, LoadDiagnostic, Tenant};
 use documents::{ChangeError, Seen, change::request_id_reused, files::Fingerprint};
 use grpc_kit::Failure;
 use run_events::store_failure;
+use search_words::Terms;
 use tokio::sync::Mutex;
 use tonic::Code;
 
@@ -320,7 +321,7 @@ impl Knowledge {
         limit: u32,
     ) -> Result<Vec<(EntryRow, String)>, Failure> {
         let bases = reader.readable(kb, self)?;
-        let Some(expression) = search_words::search(query) else {
+        let Some(terms) = Terms::of(query) else {
             return Ok(Vec::new());
         };
         let store = &self.inner.store;
@@ -330,7 +331,7 @@ impl Knowledge {
             let there = bases.iter().filter(|base| base.home == home);
             let there: Vec<&ReadableBase> = there.collect();
             let ids: Vec<&str> = there.iter().map(|base| base.id.as_str()).collect();
-            let rows = store.find_entries(home, &ids, &expression, limit).await;
+            let rows = store.find_entries(home, &ids, &terms, limit).await;
             for (rank, row) in rows.map_err(|error| store_failure(&error))? {
                 let base = there.iter().find(|base| base.id == row.kb_id);
                 let name = base.map_or(row.kb_id.clone(), |base| base.name.clone());

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use core_types::Tenant;
 use documents::{Request, RequestStore, Seen, database::requests};
 use run_log::Hash;
-use sql_store::{Migrations, SqliteDatabase};
+use sql_store::{Database, Migrations};
 
 pub(crate) use conversations::APPEND;
 pub use conversations::{ConversationCursor, ConversationRow, ConversationStore};
@@ -22,8 +22,13 @@ pub use states::{StateOwner, StateRow, StateStore};
 
 static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("migrations/sqlite");
 
-/// The tables of this service.
+static SERVER_MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("migrations/postgres");
+
+/// The tables of this service in a file.
 pub const MIGRATIONS: Migrations = Migrations::new("agent_runtime", &MIGRATOR);
+
+/// The tables of this service at a server, in the schema `agent`.
+pub const SERVER_MIGRATIONS: Migrations = Migrations::new("agent_runtime", &SERVER_MIGRATOR);
 
 /// A request with a caller's id.
 #[derive(Clone, Debug)]
@@ -46,15 +51,16 @@ impl NamedRequest {
     }
 }
 
-/// The stores on SQLite. Clone, cheap.
+/// The stores, in a file or at a server. Clone, cheap.
 #[derive(Clone, Debug)]
 pub struct AgentStore {
-    database: SqliteDatabase,
+    database: Database,
 }
 
 impl AgentStore {
-    /// Opens the stores on a database with [`MIGRATIONS`] applied.
-    pub fn new(database: SqliteDatabase) -> Self {
+    /// Opens the stores on a database with [`MIGRATIONS`] or [`SERVER_MIGRATIONS`] applied.
+    pub fn new(database: impl Into<Database>) -> Self {
+        let database = database.into();
         Self { database }
     }
 
@@ -67,8 +73,7 @@ impl AgentStore {
 #[async_trait]
 impl RequestStore for AgentStore {
     async fn seen(&self, tenant: Tenant, request: Request<'_>) -> Result<Seen, StoreError> {
-        let mut connection = self.database.reader().acquire().await?;
-        requests::seen(&mut *connection, tenant, &request).await
+        requests::seen(&self.database.reader(), tenant, &request).await
     }
 }
 

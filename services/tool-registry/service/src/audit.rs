@@ -5,6 +5,7 @@
 //! - `states`: the things of a change as they are now.
 //! - `denials`: denials, counted for a minute.
 //! - `failure`: the reasons for which it does not work.
+//! - `key`: the key of the HMACs in records.
 //! - `list`, `verify`: the records of a time, and whether they are as they were written.
 //! - `names`: names as records have them.
 //! - `settings`: the operator's choices.
@@ -13,6 +14,7 @@ mod chain;
 mod changes;
 mod denials;
 pub(crate) mod failure;
+mod key;
 mod list;
 mod names;
 pub mod settings;
@@ -22,27 +24,28 @@ mod verify;
 #[cfg(test)]
 mod tests;
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use contracts::tavern::registry::v1::{AuditDenied, AuditHead, VerifyAuditResponse};
 use core_types::{Clock, IdSource, Principal, SystemClock, SystemIds, Timestamp};
+use data_home::DataHome;
 use documents::DocumentStore;
-use sql_store::{DataDir, Database};
+use sql_store::Database;
 use tokio::task::JoinHandle;
+
+pub(crate) use chain::LOG;
 
 use chain::Chain;
 pub(crate) use changes::{AuditedChange, AuditedChanges, Ended};
 use denials::Denials;
 pub(crate) use failure::AuditFailure;
+pub use key::{AuditKeyError, copy_audit_key};
 pub(crate) use list::{AuditFilter, Place};
 pub(crate) use names::Hmacs;
 pub use settings::AuditSettings;
 pub(crate) use states::{Subject, Things};
 
 use crate::{error::Error, identities::Identities};
-
-/// The file of the audit.
-pub(crate) const LOG: &str = "tool-registry.audit.db";
 
 /// The method of each call of a tool, by whichever way it came.
 const CALL_TOOL: &str = "tavern.registry.v1.CallService/CallTool";
@@ -78,20 +81,19 @@ pub(crate) struct Stores {
 }
 
 impl Audit {
-    /// Opens the audit of a data directory, and records the outcomes of changes that a crash cut off.
+    /// Opens the audit, and records the outcomes of changes that a crash cut off.
     ///
     /// # Errors
-    /// [`Error`]: its file or its key cannot be used.
+    /// [`Error`]: its log or its key cannot be used.
     pub(crate) async fn open(
-        data: &DataDir,
+        home: &DataHome,
         settings: AuditSettings,
         stores: Stores,
         (clock, ids): (Arc<dyn Clock>, Arc<dyn IdSource>),
     ) -> Result<Self, Error> {
-        let hmacs = Hmacs::open(data).map_err(Error::AuditKey)?;
-        let file = data.file(LOG)?;
+        let hmacs = Hmacs::under(key::key_of(home, &stores.database).await?);
         let parts = (Arc::clone(&clock), Arc::clone(&ids));
-        let chain = Chain::open(&file, settings.max_bytes, parts).await?;
+        let chain = Chain::open(home, settings.max_bytes, parts).await?;
         let things = Things::new(stores.identities, stores.documents, hmacs);
         let changes = AuditedChanges::new(chain.clone(), things, ids);
         let denials = Denials::new(stores.database, chain.clone(), Arc::clone(&clock));
@@ -183,20 +185,18 @@ impl Audit {
     }
 }
 
-/// Recomputes the chain in the data directory of a registry that does not run, and compares it with heads that were
-/// logged.
+/// Recomputes the chain of a registry that does not run, and compares it with heads that were logged.
 ///
 /// # Errors
-/// [`Error`]: a running registry has the directory, or the file is damaged.
+/// [`Error`]: the log cannot be read.
 pub async fn verify_audit(
-    data_dir: &Path,
+    home: &DataHome,
     settings: &AuditSettings,
     anchors: &[AuditHead],
 ) -> Result<VerifyAuditResponse, Error> {
-    let data = DataDir::open(data_dir)?;
     let clock = SystemClock;
     let kept_since = settings.kept().map(|kept| clock.now().minus(kept));
-    let chain = Chain::open(&data.file(LOG)?, 0, (Arc::new(clock), Arc::new(SystemIds))).await?;
+    let chain = Chain::open(home, 0, (Arc::new(clock), Arc::new(SystemIds))).await?;
     let report = verify::verify(&chain, anchors, kept_since).await;
     chain.close().await;
     Ok(report)

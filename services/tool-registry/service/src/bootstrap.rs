@@ -4,59 +4,58 @@ use std::{io, path::Path, sync::Arc, time::Duration};
 
 use contracts::tavern::registry::v1::{BootstrapRequest, BootstrapResponse};
 use core_types::{Clock, IdSource, SystemClock, SystemIds};
-use sql_store::{DataDir, SqliteDatabase};
+use data_home::DataHome;
+use sql_store::SqliteDatabase;
 use tonic::Status;
 use tool_domain::identity::accounts::Regain;
 
 use crate::{
     Error, RegistrySettings,
     identities::{Identities, Issuers},
-    rpc, service,
+    rpc, service, store,
 };
 
 /// The reason for which there is no first key.
 #[derive(Debug, thiserror::Error)]
 pub enum BootstrapError {
-    /// The data directory cannot be used: a running service may have it.
+    /// The tables cannot be used: a running service may have their files.
     #[error(transparent)]
-    Directory(#[from] Error),
+    Tables(#[from] Error),
     /// The request is refused.
     #[error("{}", .0.message())]
     Refused(Status),
 }
 
-/// Makes the first principal and its key in the data directory of a tool registry that does not run. An
+/// Makes the first principal and its key for a tool registry that does not run. An
 /// installation whose administrators have no valid key gets an administrator again.
 ///
 /// # Errors
-/// [`BootstrapError`]: a running service has the directory, the request is wrong, or an administrator has a
-/// key.
+/// [`BootstrapError`]: the tables cannot be used, the request is wrong, or an administrator has a key.
 pub async fn bootstrap_offline(
-    data_dir: &Path,
+    home: &DataHome,
     request: BootstrapRequest,
 ) -> Result<BootstrapResponse, BootstrapError> {
-    at_rest(data_dir, request, Regain::WithoutAdministrator).await
+    at_rest(home, request, Regain::WithoutAdministrator).await
 }
 
-/// Revokes the keys of a principal, which are lost, and makes it an administrator with another key, in the data
-/// directory of a tool registry that does not run.
+/// Revokes the keys of a principal, which are lost, and makes it an administrator with another key, for a tool registry
+/// that does not run.
 ///
 /// # Errors
-/// [`BootstrapError`]: a running service has the directory, or the request is wrong.
+/// [`BootstrapError`]: the tables cannot be used, or the request is wrong.
 pub async fn replace_lost_keys(
-    data_dir: &Path,
+    home: &DataHome,
     request: BootstrapRequest,
 ) -> Result<BootstrapResponse, BootstrapError> {
-    at_rest(data_dir, request, Regain::LostKeys).await
+    at_rest(home, request, Regain::LostKeys).await
 }
 
 async fn at_rest(
-    data_dir: &Path,
+    home: &DataHome,
     request: BootstrapRequest,
     regain: Regain,
 ) -> Result<BootstrapResponse, BootstrapError> {
-    let data = DataDir::open(data_dir).map_err(Error::from)?;
-    let database = service::open_database(&data).await?;
+    let database = store::open_database(home).await.map_err(Error::from)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let issuers = Issuers::new(Vec::new(), Duration::ZERO, &clock);
     let identities = Identities::load(database.clone(), issuers, clock, true).await;
@@ -64,7 +63,7 @@ async fn at_rest(
     let settings = RegistrySettings::default();
     let parts: (_, Arc<dyn Clock>, Arc<dyn IdSource>) =
         (database.clone(), Arc::new(SystemClock), Arc::new(SystemIds));
-    let audit = service::open_audit(&data, &settings, identities.clone(), parts).await?;
+    let audit = service::open_audit(home, &settings, identities.clone(), parts).await?;
     let made = rpc::bootstrap_at_rest(&audit, identities, request, regain).await;
     audit.close().await;
     database.close().await;
@@ -76,5 +75,5 @@ async fn at_rest(
 /// # Errors
 /// A file that cannot be read.
 pub fn is_in_use(data_dir: &Path) -> io::Result<bool> {
-    SqliteDatabase::is_in_use(&data_dir.join(service::DATABASE))
+    SqliteDatabase::is_in_use(&data_dir.join(store::DATABASE))
 }

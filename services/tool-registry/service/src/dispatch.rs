@@ -18,6 +18,7 @@ use std::{sync::Arc, time::Duration};
 
 use contracts::tavern::common::v1::CallGrant;
 use core_types::{ConversationId, Durability, EffectId};
+use data_home::DataHome;
 use futures::FutureExt;
 use grpc_kit::CallContext;
 use run_log::Hash;
@@ -85,6 +86,8 @@ impl ResolvedCall {
 /// The executors of calls, by implementation.
 #[derive(Clone, Debug)]
 pub struct Dispatcher {
+    /// The home whose lease allows effects.
+    pub home: DataHome,
     /// Methods of the platform.
     pub builtins: Builtins,
     /// Registered gRPC servers.

@@ -3,12 +3,9 @@
 /// The reason for which the service cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The data directory cannot be used.
-    #[error("the data directory cannot be used")]
-    DataDir(#[from] sql_store::DataDirError),
-    /// A database file cannot be opened.
-    #[error("a database file cannot be opened")]
-    Open(#[from] sql_store::OpenError),
+    /// The data directory or the database cannot be used.
+    #[error(transparent)]
+    Home(#[from] data_home::HomeError),
     /// The registered tools cannot be read.
     #[error("the registered tools cannot be read")]
     Store(#[from] crate::store::StoreError),
@@ -17,17 +14,16 @@ pub enum Error {
     Identities(#[source] crate::store::StoreError),
     /// Keys or issuers exist, and the services that call do not prove themselves.
     #[error(
-        "the data directory {path} has keys, or the settings have issuers, and the services that call this one do not prove themselves: set \
-         server.tls.cert, key and peer_ca to files of `tavern certs` at each service, or start `tavern serve` with the \
-         directory"
+        "{path} has keys, or the settings have issuers, and the services that call this one do not prove themselves: set \
+         server.tls.cert, key and peer_ca to files of `tavern certs` at each service, or start `tavern serve` with it"
     )]
     KeysNeedProof {
-        /// The data directory.
+        /// The data directory or the database.
         path: String,
     },
     /// The key of the audit cannot be used.
-    #[error("the key of the audit (tool-registry.audit.key) cannot be read or made")]
-    AuditKey(#[source] std::io::Error),
+    #[error("the key of the audit cannot be read or made")]
+    AuditKey(#[from] crate::audit::AuditKeyError),
     /// The audit cannot be read.
     #[error("the audit cannot be read")]
     Audit(#[source] crate::audit::failure::AuditFailure),

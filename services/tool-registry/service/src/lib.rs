@@ -42,11 +42,12 @@ pub mod tenants;
 mod tool_search;
 pub mod tools;
 
-pub use audit::{AuditSettings, verify_audit};
+pub use audit::{AuditKeyError, AuditSettings, copy_audit_key, verify_audit};
 pub use bootstrap::{BootstrapError, bootstrap_offline, is_in_use, replace_lost_keys};
 pub use error::Error;
 pub use identities::{Identities, Rights};
 pub use peers::Peers;
-pub use service::{SERVICE, ToolRegistry, build, build_with};
+pub use service::{DATA, SERVICE, ToolRegistry, build, build_at, build_with};
 pub use settings::RegistrySettings;
+pub use store::SERVER_MIGRATIONS;
 pub use tenants::Tenants;

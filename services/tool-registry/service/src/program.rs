@@ -1,5 +1,9 @@
 //! The tool registry as a program: the parts that grpc-kit starts and ends.
 
+use std::sync::Arc;
+
+use core_types::{SystemClock, SystemIds};
+use data_home::{DataHome, HomeError};
 use grpc_kit::{
     Need, Program, ServerSettings, ServiceName, Services, neighbour, program::Misplaced,
 };
@@ -29,7 +33,10 @@ impl Program for ToolRegistry {
             neighbour(&settings.agent, &settings.server, ServiceName::Agent)?,
         );
         let peers = peers.proven(settings.server.tls.proves_peers());
-        let built = crate::build(settings, peers).await;
+        let home = DataHome::open(settings.home()).await;
+        let home = home.map_err(HomeError::of_program)?;
+        let (clock, ids) = (Arc::new(SystemClock), Arc::new(SystemIds));
+        let built = crate::build_at(home, &settings, peers, (clock, ids)).await;
         built.map_err(|error| match error {
             Error::KeysNeedProof { .. } => Misplaced(error.into()).into(),
             error => error.into(),
@@ -65,7 +72,12 @@ impl Program for ToolRegistry {
         Ok(ToolRegistry::recover(self).await?)
     }
 
+    async fn lost(&self) -> String {
+        self.home().lost().await.to_string()
+    }
+
     async fn shutdown(&self) {
         ToolRegistry::shutdown(self).await;
+        self.home().close().await;
     }
 }

@@ -11,11 +11,12 @@ use contracts::tavern::registry::v1::{
     workspace_service_server::WorkspaceServiceServer,
 };
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds, Tenant};
+use data_home::{DataHome, HomeError, LogOptions, ServiceData};
 use documents::{DocumentStore, StoredDocuments};
 use grpc_kit::{Services, Transport};
 use run_events::{Neighbours, RetentionSettings, Runs};
 use run_log::RunLogs;
-use sql_store::{DataDir, Database, SqliteDatabase, SqliteOptions};
+use sql_store::Database;
 use tenancy::TenantSync;
 use tokio::{sync::OnceCell, task::AbortHandle};
 use tonic::Status;
@@ -54,7 +55,7 @@ use crate::{
         tenant_exchange::TenantExchange,
     },
     settings::RegistrySettings,
-    store::MIGRATIONS,
+    store::{self, open_database},
     tenants::Tenants,
     tool_search::ToolSearch,
     tools::{Revision, Tools},
@@ -63,9 +64,32 @@ use crate::{
 /// The name of the service in health checks and method names.
 pub const SERVICE: &str = "tavern.registry.v1.ToolRegistryService";
 
+/// The ledger of effects.
+const EFFECTS: LogOptions = LogOptions::new("tool-registry.effects.db", "effect");
+/// The log of runs.
+const RUNS: LogOptions = LogOptions::new("tool-registry.runs.db", "call");
+
+/// The data of this service. The key of the audit is moved by [`crate::copy_audit_key`].
+pub const DATA: ServiceData = ServiceData {
+    service: "tool-registry",
+    file: store::DATABASE,
+    in_file: &store::IN_FILE,
+    schema: "registry",
+    kinds: &[
+        "tool",
+        "backend",
+        "plugin_options",
+        "plugin_switches",
+        "plugin_state",
+        "plugin_plan",
+    ],
+    logs: &[EFFECTS, RUNS, crate::audit::LOG],
+};
+
 /// The tool registry.
 #[derive(Clone)]
 pub struct ToolRegistry {
+    home: DataHome,
     tools: Tools,
     agents: Agents,
     approvals: Approvals,
@@ -116,17 +140,30 @@ pub async fn build_with(
     clock: Arc<dyn Clock>,
     ids: Arc<dyn IdSource>,
 ) -> Result<ToolRegistry, Error> {
-    let data = DataDir::open(&settings.data_dir)?;
-    let database = open_database(&data).await?;
-    let identities = load_identities(&database, settings, &clock, (&data, peers.proven)).await?;
+    let home = DataHome::open(settings.home()).await?;
+    build_at(home, settings, peers, (clock, ids)).await
+}
+
+/// Puts the service together at a home that the process has opened, in place of that of the settings.
+///
+/// # Errors
+/// As [`build`].
+pub async fn build_at(
+    home: DataHome,
+    settings: &RegistrySettings,
+    peers: Peers,
+    (clock, ids): (Arc<dyn Clock>, Arc<dyn IdSource>),
+) -> Result<ToolRegistry, Error> {
+    let database = open_database(&home).await?;
+    let identities = load_identities(&database, settings, &clock, (&home, peers.proven)).await?;
     let parts = (database.clone(), Arc::clone(&clock), Arc::clone(&ids));
-    let audit = open_audit(&data, settings, identities.clone(), parts.clone()).await?;
+    let audit = open_audit(&home, settings, identities.clone(), parts.clone()).await?;
     let approvals = load_approvals(settings, identities.clone(), parts)?;
     let packages = Arc::new(database.clone());
     let store: Arc<dyn DocumentStore> = Arc::new(StoredDocuments::new(database));
-    let effects = open_log(&data, "tool-registry.effects.db").await?;
-    let runs = open_log(&data, "tool-registry.runs.db").await?;
-    let files = open_workspaces(&data, settings, (&ids, &peers))?;
+    let effects = home.log(EFFECTS).await?;
+    let runs = home.log(RUNS).await?;
+    let files = open_workspaces(&home, settings, (&ids, &peers))?;
 
     let (own, own_slot) = grpc_kit::late();
     let tenant_services = with_tenants(&peers, own.clone());
@@ -155,6 +192,7 @@ pub async fn build_with(
     let sessions = Sessions::new(peers.sandbox);
     let around = (sessions, peers.agent.clone(), Arc::clone(&clock));
     let dispatcher = Dispatcher {
+        home: home.clone(),
         builtins: Builtins::new(files.clone(), sandbox.clone(), around),
         backends,
         scripts: Scripts::new(sandbox, files.clone()),
@@ -173,6 +211,7 @@ pub async fn build_with(
     );
     let invocations = Invocations::new(runs, calls.clone(), ids);
     let registry = ToolRegistry {
+        home,
         plugins,
         hooks,
         search: ToolSearch::new(tools.clone()),
@@ -306,6 +345,11 @@ impl ToolRegistry {
         self.plugins.skipped()
     }
 
+    /// Returns the home of the tables and logs.
+    pub fn home(&self) -> &DataHome {
+        &self.home
+    }
+
     /// Gives calls in flight some time, then ends everything and closes the databases. Runs that
     /// are not over resume at the next start.
     pub async fn shutdown(&self) {
@@ -339,11 +383,12 @@ fn with_tenants(peers: &Peers, own: Transport) -> Vec<Transport> {
 
 /// Opens the directory of workspaces.
 fn open_workspaces(
-    data: &DataDir,
+    home: &DataHome,
     settings: &RegistrySettings,
     (ids, peers): (&Arc<dyn IdSource>, &Peers),
 ) -> Result<ConversationFiles, Error> {
-    let directory = data.directory("workspaces")?;
+    let directory = home.directory().directory("workspaces");
+    let directory = directory.map_err(HomeError::from)?;
     let opened = Workspaces::open(&directory, settings.workspace, Arc::clone(ids));
     let opened = opened.map_err(Error::Workspaces)?;
     Ok(ConversationFiles::new(opened, peers.agent.clone()))
@@ -385,7 +430,7 @@ async fn load_identities(
     database: &Database,
     settings: &RegistrySettings,
     clock: &Arc<dyn Clock>,
-    (data, proven): (&DataDir, bool),
+    (home, proven): (&DataHome, bool),
 ) -> Result<Identities, Error> {
     let issuers = issuers_of(settings, clock);
     let identities = Identities::load(database.clone(), issuers, Arc::clone(clock), proven);
@@ -394,14 +439,14 @@ async fn load_identities(
     match identities.is_open() || proven {
         true => Ok(identities),
         false => Err(Error::KeysNeedProof {
-            path: data.path().display().to_string(),
+            path: home.to_string(),
         }),
     }
 }
 
-/// Opens the audit of a data directory.
+/// Opens the audit.
 pub(crate) async fn open_audit(
-    data: &DataDir,
+    home: &DataHome,
     settings: &RegistrySettings,
     identities: Identities,
     (database, clock, ids): (Database, Arc<dyn Clock>, Arc<dyn IdSource>),
@@ -411,21 +456,7 @@ pub(crate) async fn open_audit(
         identities,
         documents: Arc::new(StoredDocuments::new(database)),
     };
-    Audit::open(data, settings.audit.clone(), stores, (clock, ids)).await
-}
-
-/// The file of definitions, approvals and principals.
-pub(crate) const DATABASE: &str = "tool-registry.db";
-
-/// Opens the database of definitions, approvals and principals.
-pub(crate) async fn open_database(data: &DataDir) -> Result<Database, Error> {
-    let options = SqliteOptions::new(data.file(DATABASE)?);
-    let database = SqliteDatabase::open(options, &[documents::MIGRATIONS, MIGRATIONS]);
-    Ok(database.await?.into())
-}
-
-async fn open_log(data: &DataDir, name: &str) -> Result<RunLogs, Error> {
-    Ok(RunLogs::open(SqliteOptions::new(data.file(name)?)).await?)
+    Audit::open(home, settings.audit.clone(), stores, (clock, ids)).await
 }
 
 /// Opens the plugins of the settings.

@@ -4,6 +4,7 @@ mod issuers;
 
 use std::{path::PathBuf, time::Duration};
 
+use data_home::{DatabaseSettings, HomeSettings};
 use grpc_kit::{ClientSettings, ServerSettings, ServiceName};
 use run_events::RetentionSettings;
 use schemars::JsonSchema;
@@ -29,6 +30,8 @@ pub struct RegistrySettings {
     pub telemetry: TelemetrySettings,
     /// The directory of databases and workspaces. Default: `data/tool-registry`.
     pub data_dir: PathBuf,
+    /// The database in place of files in the data directory.
+    pub database: DatabaseSettings,
     /// Times for which invocations, entries of the ledger and approvals are kept after their end.
     pub retention: RetentionSettings,
     /// The audit of administrative changes and denials.
@@ -99,6 +102,7 @@ impl Default for RegistrySettings {
             },
             telemetry: TelemetrySettings::default(),
             data_dir: PathBuf::from("data/tool-registry"),
+            database: DatabaseSettings::default(),
             retention: RetentionSettings::default(),
             audit: AuditSettings::default(),
             plugins_dir: PathBuf::new(),
@@ -121,6 +125,17 @@ impl Default for RegistrySettings {
 }
 
 impl RegistrySettings {
+    /// Returns the home of a process with this service alone.
+    pub(crate) fn home(&self) -> HomeSettings {
+        HomeSettings {
+            directory: self.data_dir.clone(),
+            database: self.database.clone(),
+            services: "tool-registry".to_owned(),
+            address: self.server.listen.to_string(),
+            migrations: vec![crate::SERVER_MIGRATIONS],
+        }
+    }
+
     /// Returns the hosts on which gRPC servers may be registered, with the CAs of their `https` addresses.
     pub(crate) fn allowed_hosts(&self) -> AllowedHosts {
         AllowedHosts::new(&self.backend_hosts).believing(self.backend_ca.clone())
@@ -142,6 +157,7 @@ impl settings::Settings for RegistrySettings {
     const REPLACED: &'static [(&'static str, &'static str)] = grpc_kit::settings::REPLACED;
 
     fn check(&self, problems: &mut Problems) {
+        self.database.check("database", problems);
         self.retention.check("retention", problems);
         self.audit.check(problems);
         self.server

@@ -9,9 +9,10 @@ pub(crate) mod tenants;
 pub(crate) mod tool_index;
 
 use core_types::Tenant;
+use data_home::{DataHome, HomeError};
 use documents::Collection;
 use serde::de::DeserializeOwned;
-use sql_store::Migrations;
+use sql_store::{Database, Migrations};
 
 pub use sql_store::StoreError;
 
@@ -24,6 +25,20 @@ pub const MIGRATIONS: Migrations = Migrations::new("tool_registry", &MIGRATOR);
 
 /// The tables of this service at a server, in the schema `registry`.
 pub const SERVER_MIGRATIONS: Migrations = Migrations::new("tool_registry", &SERVER_MIGRATOR);
+
+/// The file of the tables.
+pub(crate) const DATABASE: &str = "tool-registry.db";
+
+/// The migrations of that file.
+pub(crate) const IN_FILE: [Migrations; 2] = [documents::MIGRATIONS, MIGRATIONS];
+
+/// Opens the tables.
+///
+/// # Errors
+/// [`HomeError`].
+pub(crate) async fn open_database(home: &DataHome) -> Result<Database, HomeError> {
+    home.tables(DATABASE, &IN_FILE).await
+}
 
 /// The tools that were put for a tenant, with their definitions as they were written.
 pub(crate) const fn tools_of(tenant: Tenant) -> Collection {

@@ -18,12 +18,9 @@ const MAX_LISTED: usize = 24;
 /// The reason for which the service cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The data directory cannot be used.
-    #[error("the data directory cannot be used")]
-    DataDir(#[from] sql_store::DataDirError),
-    /// A database file cannot be opened.
-    #[error("a database file cannot be opened")]
-    Open(#[from] sql_store::OpenError),
+    /// The data directory or the database cannot be used.
+    #[error(transparent)]
+    Home(#[from] data_home::HomeError),
     /// The directory of workflows cannot be listed.
     #[error("the workflows directory {path} cannot be listed; make it or change 'workflows_dir'")]
     Workflows {

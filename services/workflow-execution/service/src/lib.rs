@@ -26,5 +26,6 @@ mod tenants;
 
 pub use error::Error;
 pub use peers::Peers;
-pub use service::{WorkflowExecution, build, build_with};
+pub use service::{DATA, WorkflowExecution, build, build_at, build_with};
 pub use settings::WorkflowSettings;
+pub use store::SERVER_MIGRATIONS;

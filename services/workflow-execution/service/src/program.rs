@@ -1,5 +1,9 @@
 //! The workflow execution as a program: the parts that grpc-kit starts and ends.
 
+use std::sync::Arc;
+
+use core_types::{SystemClock, SystemIds};
+use data_home::{DataHome, HomeError};
 use grpc_kit::{Need, Program, ServerSettings, ServiceName, Services, neighbour};
 use telemetry::TelemetrySettings;
 
@@ -26,7 +30,10 @@ impl Program for WorkflowExecution {
             neighbour(&settings.sandbox, &settings.server, ServiceName::Sandbox)?,
             neighbour(&settings.agent, &settings.server, ServiceName::Agent)?,
         );
-        Ok(crate::build(settings, peers).await?)
+        let home = DataHome::open(settings.home()).await;
+        let home = home.map_err(HomeError::of_program)?;
+        let (clock, ids) = (Arc::new(SystemClock), Arc::new(SystemIds));
+        Ok(crate::build_at(home, settings, peers, (clock, ids)).await?)
     }
 
     fn services(&self) -> Services {
@@ -54,7 +61,12 @@ impl Program for WorkflowExecution {
         Ok(WorkflowExecution::recover(self).await?)
     }
 
+    async fn lost(&self) -> String {
+        self.home().lost().await.to_string()
+    }
+
     async fn shutdown(&self) {
         WorkflowExecution::shutdown(self).await;
+        self.home().close().await;
     }
 }

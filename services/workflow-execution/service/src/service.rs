@@ -5,11 +5,11 @@ use std::sync::Arc;
 use contracts::tavern::workflow::v1::schedule_service_server::ScheduleServiceServer;
 use contracts::tavern::workflow::v1::workflow_service_server::WorkflowServiceServer;
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
+use data_home::{DataHome, LogOptions, ServiceData};
 use documents::{DocumentParts, DocumentStore, StoredDocuments};
 use grpc_kit::Services;
 use run_events::{Neighbours, RetentionSettings, Runs, retention::RunsOnly};
-use run_log::RunLogs;
-use sql_store::{DataDir, Database, SqliteDatabase, SqliteOptions};
+use sql_store::Database;
 
 use crate::error::Error;
 use crate::library::{Library, NodeTypes};
@@ -23,9 +23,23 @@ use tenancy::TenantSync;
 use workflow_runner::run_keys::RunKeys;
 use workflow_runner::{Concurrency, ResultCache, RunBounds, RunPlaces, Runner};
 
+/// The log of runs.
+const LOG: LogOptions = LogOptions::new("workflow-execution.runs.db", "flow");
+
+/// The data of this service.
+pub const DATA: ServiceData = ServiceData {
+    service: "workflow-execution",
+    file: "workflow-execution.db",
+    in_file: &[documents::MIGRATIONS, MIGRATIONS],
+    schema: "workflow",
+    kinds: &["workflow"],
+    logs: &[LOG],
+};
+
 /// The workflow-execution service.
 #[derive(Clone, Debug)]
 pub struct WorkflowExecution {
+    home: DataHome,
     inner: Arc<Inner>,
     documents: Arc<dyn DocumentStore>,
     database: Database,
@@ -51,10 +65,21 @@ pub async fn build_with(
     clock: Arc<dyn Clock>,
     ids: Arc<dyn IdSource>,
 ) -> Result<WorkflowExecution, Error> {
-    let data_dir = DataDir::open(&settings.data_dir)?;
-    let options = SqliteOptions::new(data_dir.file("workflow-execution.db")?);
-    let database = SqliteDatabase::open(options, &[documents::MIGRATIONS, MIGRATIONS]).await?;
-    let database = Database::from(database);
+    let home = DataHome::open(settings.home()).await?;
+    build_at(home, settings, peers, (clock, ids)).await
+}
+
+/// Builds the service at a home that the process has opened, in place of that of the settings.
+///
+/// # Errors
+/// [`Error`] when a database cannot be opened.
+pub async fn build_at(
+    home: DataHome,
+    settings: WorkflowSettings,
+    peers: Peers,
+    (clock, ids): (Arc<dyn Clock>, Arc<dyn IdSource>),
+) -> Result<WorkflowExecution, Error> {
+    let database = home.tables(DATA.file, DATA.in_file).await?;
     let cache = ResultCache::open(Arc::new(ResultTable::new(database.clone()))).await?;
     let schedules = Schedules::new(Arc::new(database.clone()));
     let documents: Arc<dyn DocumentStore> = Arc::new(StoredDocuments::new(database.clone()));
@@ -63,8 +88,11 @@ pub async fn build_with(
         runs: None,
         clock: Arc::clone(&clock),
     };
-    let file = data_dir.file("workflow-execution.runs.db")?;
-    let logs = RunLogs::open_batching(SqliteOptions::new(file), settings.batch_window).await?;
+    let options = LogOptions {
+        window: settings.batch_window,
+        ..LOG
+    };
+    let logs = home.log(options).await?;
     let library = Library::open(
         &settings.workflows_dir,
         parts,
@@ -115,6 +143,7 @@ pub async fn build_with(
     let inner = Arc::new(inner);
     runner::resume_what_rests(&inner);
     Ok(WorkflowExecution {
+        home,
         inner,
         documents,
         database,
@@ -156,7 +185,7 @@ impl WorkflowExecution {
         runner::recover(&self.inner).await?;
         self.inner.runs.wake_when_due();
         self.inner.ticker.start(&self.inner);
-        let (name, beside) = ("workflow-execution.runs.db", Arc::new(RunsOnly));
+        let (name, beside) = (LOG.file, Arc::new(RunsOnly));
         let neighbours = self.neighbours.clone();
         self.inner
             .runs
@@ -167,6 +196,11 @@ impl WorkflowExecution {
     /// Returns the number of runs in memory. A run that only waits is in its log alone.
     pub fn runs_in_memory(&self) -> usize {
         self.inner.runs.in_memory()
+    }
+
+    /// Returns the home of the tables and logs.
+    pub fn home(&self) -> &DataHome {
+        &self.home
     }
 
     /// Ends all tasks. Runs that are not over continue at the next start.

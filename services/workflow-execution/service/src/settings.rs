@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use data_home::{DatabaseSettings, HomeSettings};
 use grpc_kit::{ClientSettings, ServerSettings, ServiceName};
 use run_events::RetentionSettings;
 use schemars::JsonSchema;
@@ -34,6 +35,8 @@ pub struct WorkflowSettings {
     pub batch_window: Duration,
     /// The directory of saved definitions and runs. Default `data`.
     pub data_dir: PathBuf,
+    /// The database in place of files in the data directory.
+    pub database: DatabaseSettings,
     /// Times for which runs are kept after their end.
     pub retention: RetentionSettings,
     /// A directory of workflow files, `*.json`, which are read at the start and never written; the
@@ -75,6 +78,7 @@ impl Default for WorkflowSettings {
             agent: ClientSettings::to("http://127.0.0.1:7405"),
             batch_window: Duration::from_millis(50),
             data_dir: PathBuf::from("data"),
+            database: DatabaseSettings::default(),
             retention: RetentionSettings::default(),
             workflows_dir: PathBuf::from("deploy/workflows"),
             max_active_runs: 1_024,
@@ -88,12 +92,26 @@ impl Default for WorkflowSettings {
     }
 }
 
+impl WorkflowSettings {
+    /// Returns the home of a process with this service alone.
+    pub(crate) fn home(&self) -> HomeSettings {
+        HomeSettings {
+            directory: self.data_dir.clone(),
+            database: self.database.clone(),
+            services: "workflow-execution".to_owned(),
+            address: self.server.listen.to_string(),
+            migrations: vec![crate::SERVER_MIGRATIONS],
+        }
+    }
+}
+
 impl settings::Settings for WorkflowSettings {
     const PREFIX: &'static str = "TAVERN_WORKFLOW";
 
     const REPLACED: &'static [(&'static str, &'static str)] = grpc_kit::settings::REPLACED;
 
     fn check(&self, problems: &mut Problems) {
+        self.database.check("database", problems);
         if self.batch_window > LONGEST_BATCH_WINDOW {
             let given = format!("is {:?}", self.batch_window);
             problems.add("batch_window", given, "give at most 1s");

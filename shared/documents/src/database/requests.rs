@@ -4,48 +4,36 @@
 //! [`MIGRATIONS`](super::MIGRATIONS).
 
 use core_types::{Tenant, Timestamp};
-use sql_store::{Session, Statement, StoreError};
+use sql_store::{Reader, Session, Statement, StoreError};
 
 use crate::requests::{Request, Seen};
 
 /// The time for which a request id is remembered: a week.
 const KEPT_NANOS: i64 = 7 * 86_400 * 1_000_000_000;
 
-/// Returns the record of a request id.
+/// Compares a request with the record of its id.
 ///
 /// # Errors
 /// A database that does not work.
 pub async fn seen(
-    session: impl Into<Session<'_>>,
+    reader: &Reader,
     tenant: Tenant,
     request: &Request<'_>,
 ) -> Result<Seen, StoreError> {
-    let found = session
-        .into()
-        .fetch_optional(record(tenant, request))
-        .await?;
-    Ok(compared(found, request))
-}
-
-/// Returns the statement that reads the record of a request id.
-pub(super) fn record(tenant: Tenant, request: &Request<'_>) -> Statement {
-    Statement::new(
+    let record = Statement::new(
         "SELECT body_hash, answer FROM request \
          WHERE tenant = $1 AND method = $2 AND scope = $3 AND request_id = $4",
     )
     .bind(tenant.as_str())
     .bind(request.method)
     .bind(request.scope)
-    .bind(request.id)
-}
-
-/// Compares the record of a request id with a request.
-pub(super) fn compared(found: Option<(Vec<u8>, String)>, request: &Request<'_>) -> Seen {
-    match found {
+    .bind(request.id);
+    let found: Option<(Vec<u8>, String)> = reader.fetch_optional(record).await?;
+    Ok(match found {
         None => Seen::New,
         Some((body, answer)) if body == request.body.0 => Seen::Same(answer),
         Some(_) => Seen::OtherBody,
-    }
+    })
 }
 
 /// Forgets the requests of a method about a resource that is deleted.

@@ -1,9 +1,10 @@
--- The runs of all services. Times are nanoseconds since 1970 by the clock of the owner; texts that are sorted have the
+-- The runs of all logs. Times are nanoseconds since 1970 by the clock of the owner; texts that are sorted have the
 -- collation of SQLite. A key is the day of its run (days since 1970) times 2^40, and a number within all days.
 CREATE TABLE core.runs (
     key          bigint PRIMARY KEY,
     id           text COLLATE "C" NOT NULL UNIQUE,
-    service      text    NOT NULL,
+    -- The name of the log.
+    log          text    NOT NULL,
     tenant       text COLLATE "C" NOT NULL,
     -- The principal to which it belongs, as `name` or `tenant/name`.
     principal    text COLLATE "C" NOT NULL,
@@ -37,22 +38,22 @@ CREATE TABLE core.runs (
     end_hash     bytea,
     -- The member that executes it; null while it rests, has ended, or waits for one that takes it over.
     holder       text COLLATE "C",
-    UNIQUE (service, tenant, scope, request_id)
+    UNIQUE (log, tenant, scope, request_id)
 ) WITH (fillfactor = 80);
 
 -- Lists of clients.
-CREATE INDEX runs_by_tenant ON core.runs (service, tenant, created, id);
-CREATE INDEX runs_by_principal ON core.runs (service, tenant, principal, created, id);
-CREATE INDEX runs_by_subject ON core.runs (service, tenant, subject, created, id);
-CREATE INDEX runs_by_conversation ON core.runs (service, tenant, conversation, created, id) WHERE conversation <> '';
-CREATE INDEX open_runs_by_tenant ON core.runs (service, tenant, created, id) WHERE state IS NULL;
+CREATE INDEX runs_by_tenant ON core.runs (log, tenant, created, id);
+CREATE INDEX runs_by_principal ON core.runs (log, tenant, principal, created, id);
+CREATE INDEX runs_by_subject ON core.runs (log, tenant, subject, created, id);
+CREATE INDEX runs_by_conversation ON core.runs (log, tenant, conversation, created, id) WHERE conversation <> '';
+CREATE INDEX open_runs_by_tenant ON core.runs (log, tenant, created, id) WHERE state IS NULL;
 
 -- Lists of the services' own work, over all tenants.
-CREATE INDEX runs_by_time ON core.runs (service, created, id);
+CREATE INDEX runs_by_time ON core.runs (log, created, id);
 CREATE INDEX runs_by_parent ON core.runs (parent, created, id) WHERE parent IS NOT NULL;
 CREATE INDEX runs_by_origin ON core.runs (forks) WHERE forks IS NOT NULL;
-CREATE INDEX open_runs ON core.runs (service, created, id) WHERE state IS NULL;
-CREATE INDEX resting_runs ON core.runs (service, due, id) WHERE due IS NOT NULL;
+CREATE INDEX open_runs ON core.runs (log, created, id) WHERE state IS NULL;
+CREATE INDEX resting_runs ON core.runs (log, due, id) WHERE due IS NOT NULL;
 CREATE INDEX hidden_runs ON core.runs (key) WHERE hidden;
 CREATE INDEX deleted_runs ON core.runs (finished) WHERE deleted;
 CREATE INDEX held_runs ON core.runs (holder) WHERE holder IS NOT NULL;

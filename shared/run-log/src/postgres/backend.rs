@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use core_types::RunOwner;
 use membership::{FenceError, Membership, Writer};
 use sql_store::{ErrorClass, Session, classify};
 use sqlx::{Connection, PgConnection};
@@ -31,7 +30,7 @@ const MOST_LOSSES: u32 = 8;
 #[derive(Debug)]
 pub(super) struct PostgresBackend {
     membership: Membership,
-    service: RunOwner,
+    log: &'static str,
     writer: Writer,
     /// `None` after a failure, until a new one is made.
     connection: Option<PgConnection>,
@@ -73,13 +72,13 @@ impl From<sqlx::Error> for Failed {
 impl PostgresBackend {
     pub(super) fn new(
         membership: Membership,
-        service: RunOwner,
+        log: &'static str,
         (connection, writer): (PgConnection, Writer),
         closing: watch::Receiver<bool>,
     ) -> Self {
         Self {
             membership,
-            service,
+            log,
             writer,
             connection: Some(connection),
             syncs: true,
@@ -178,7 +177,7 @@ impl PostgresBackend {
         let session = batch::Session {
             writer: self.writer,
             member: self.membership.id(),
-            service: self.service,
+            log: self.log,
         };
         let stored = in_time(batch::store(connection, &session, steps, &behind)).await?;
         let placed = stored.ok_or(Failed::Fenced)?;
@@ -282,7 +281,7 @@ impl Backend for PostgresBackend {
         let pool = self.membership.database().reader();
         match work {
             Work::ForgetRequests { before, tenant } => {
-                let forget = maintenance::forget_requests(before, tenant, Some(self.service));
+                let forget = maintenance::forget_requests(before, tenant, Some(self.log));
                 let mut connection = pool.acquire().await?;
                 Ok(Session::Postgres(&mut connection).execute(forget).await?)
             }
@@ -307,7 +306,7 @@ impl Backend for PostgresBackend {
             // The runs are freed once the lease has ended.
             return;
         };
-        let holder = (self.membership.id(), self.service);
+        let holder = (self.membership.id(), self.log);
         let released = in_time(batch::release(&mut connection, self.writer, holder)).await;
         if let Err(error) = released.and(in_time(connection.close()).await) {
             tracing::warn!(%error, "the run log's connection did not close cleanly");

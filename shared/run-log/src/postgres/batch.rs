@@ -5,7 +5,6 @@ mod rows;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use core_types::RunOwner;
 use membership::{Writer, writer::LOCK};
 use sqlx::{AssertSqlSafe, PgConnection};
 
@@ -21,7 +20,7 @@ use rows::{Changes, Events, NewRuns, Outcome};
 pub(super) struct Session<'a> {
     pub(super) writer: Writer,
     pub(super) member: &'a str,
-    pub(super) service: RunOwner,
+    pub(super) log: &'static str,
 }
 
 /// Returns the runs of steps whose last acknowledged event is not there, after a new connection was made: it was lost
@@ -94,7 +93,7 @@ pub(super) async fn store(
     let query = match only_events {
         true => query,
         false => {
-            let query = query.bind(session.member).bind(session.service.prefix());
+            let query = query.bind(session.member).bind(session.log);
             changes.bind(new.bind(query))
         }
     };
@@ -159,22 +158,22 @@ pub(super) async fn outcome(
     Ok(is_stored.then(|| steps.iter().map(place).collect()))
 }
 
-/// Frees the runs of a service that a member holds, and deletes the writer.
+/// Frees the runs of a log that a member holds, and deletes the writer.
 pub(super) async fn release(
     connection: &mut PgConnection,
     writer: Writer,
-    (member, service): (&str, RunOwner),
+    (member, log): (&str, &str),
 ) -> Result<(), sqlx::Error> {
     let text = format!(
         "WITH fence AS MATERIALIZED ({LOCK}), freed AS (UPDATE runs SET holder = NULL FROM fence \
-         WHERE runs.holder = $3 AND runs.service = $4) \
+         WHERE runs.holder = $3 AND runs.log = $4) \
          DELETE FROM writers USING fence WHERE writers.id = fence.id"
     );
     let freed = sqlx::query(AssertSqlSafe(text))
         .bind(writer.id)
         .bind(writer.epoch)
         .bind(member)
-        .bind(service.prefix());
+        .bind(log);
     freed.execute(connection).await.map(drop)
 }
 

@@ -46,9 +46,7 @@ pub(crate) async fn postgres() -> Option<Fixture> {
     let database = postgres_kit::shared()?.database().unwrap();
     let membership = join(&migrated(&database).await).await;
     Some(Fixture {
-        log: RunLogs::open_shared(membership, RunOwner::Workflow)
-            .await
-            .unwrap(),
+        log: RunLogs::open_shared(membership, "flow").await.unwrap(),
         durability: Durability::Sync,
         _dir: tempfile::tempdir().unwrap(),
     })

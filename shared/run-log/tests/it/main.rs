@@ -43,3 +43,4 @@ mod server;
 mod storage_full;
 mod tamper;
 mod tenants;
+mod transfer;

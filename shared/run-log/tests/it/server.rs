@@ -7,7 +7,6 @@ mod lost;
 
 use std::{env, time::Duration};
 
-use core_types::RunOwner;
 use membership::Membership;
 use run_log::{Event, RunLogs, Verification};
 
@@ -25,7 +24,7 @@ async fn log_at(url: &str) -> (RunLogs, Membership) {
 }
 
 async fn log_of(membership: Membership) -> (RunLogs, Membership) {
-    let log = RunLogs::open_shared(membership.clone(), RunOwner::Workflow);
+    let log = RunLogs::open_shared(membership.clone(), "flow");
     (log.await.unwrap(), membership)
 }
 

@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Instant};
 
 use anyhow::{Context, ensure};
-use core_types::{RunId, RunOwner};
+use core_types::RunId;
 use membership::{MemberSettings, Membership};
 use postgres_kit::Server;
 use run_log::{RunLogs, RunWriter};
@@ -47,7 +47,7 @@ pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
     let bare = opened.reader().clone();
     let settings = MemberSettings::new("workflow-execution", "127.0.0.1:7702");
     let membership = Membership::join(opened, settings).await?;
-    let log = RunLogs::open_shared(membership.clone(), RunOwner::Workflow).await?;
+    let log = RunLogs::open_shared(membership.clone(), "flow").await?;
     let figures = vec![
         one_run(&log, &bare, effort).await?,
         many_runs(&log, &bare, effort).await?,

@@ -237,6 +237,26 @@ async fn a_workflow_below_a_turn_survives_the_turn_s_runtime() -> anyhow::Result
     kill_in_a_workflow("agent-runtime", 1).await
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_workflow_is_recorded_though_the_turn_s_runtime_was_away() -> anyhow::Result<()>
+{
+    let mut world = World::new(separate().await?).await?;
+    let definition = chain("ledger.append_idempotent");
+    world.put_workflow("chain", &definition).await?;
+    let request = user_message("delegate", "Please note it.");
+    let (run_id, _) = until(&world.stack.gateway(), request, dispatched).await?;
+    world.await_effect("third").await?;
+    world.stack.kill_service("agent-runtime")?;
+    let effects = world.effects("third")?;
+    let effect = effects[0]["effect_id"].as_str().unwrap_or_default();
+    let child = effect.split('/').next().unwrap_or_default();
+    collect_again(&world.stack, child, 0).await?;
+    world.stack.restart_service("agent-runtime").await?;
+    let ended = collect_again(&world.stack, &run_id, 0).await?;
+    assert_nothing_is_reported_twice(&ended);
+    assert_children_are_complete(&world.stack, &ended).await
+}
+
 /// A number of seconds that no other test sleeps.
 fn own_seconds() -> u32 {
     100_000 + std::process::id() % 800_000

@@ -59,7 +59,7 @@ pub(crate) fn child() -> Value {
 
 /// After a signal, two rounds of three items, each of which appends a note by itself after a while and
 /// one by a workflow below.
-fn parent() -> Value {
+pub(crate) fn parent() -> Value {
     let inside = |zone: &str, id: &str, full_type: &str, presets: Value, config: Value| json!({"id": id, "type": full_type, "parentNode": zone, "inputValues": presets, "configValues": config});
     json!({
         "name": "Notes",
@@ -113,14 +113,14 @@ fn notes(name: &str) -> Vec<String> {
 }
 
 /// Every other run is batched.
-fn durability_of(at: usize) -> Durability {
+pub(crate) fn durability_of(at: usize) -> Durability {
     match at % 2 {
         0 => Durability::Batched,
         _ => Durability::Sync,
     }
 }
 
-async fn start(
+pub(crate) async fn start(
     stack: &Stack,
     name: &str,
     tool: &str,
@@ -182,7 +182,7 @@ fn settled(events: &[RunEvent]) -> HashMap<String, usize> {
 }
 
 /// Checks the run `name` once it has ended; returns its state.
-async fn check(world: &World, run_id: &str, name: &str) -> anyhow::Result<RunState> {
+pub(crate) async fn check(world: &World, run_id: &str, name: &str) -> anyhow::Result<RunState> {
     let ended = collect(&world.stack.runs(), run_id, 0).await?;
     let twice: Vec<(String, usize)> = settled(&ended.events)
         .into_iter()

@@ -13,6 +13,7 @@ mod console;
 mod containers;
 mod cut_answers;
 mod damage;
+mod database;
 mod deliberation;
 mod dialects;
 mod documents;

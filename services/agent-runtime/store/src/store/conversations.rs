@@ -7,18 +7,24 @@ use core_types::{Principal, Tenant, Timestamp};
 use documents::{RequestStore, database::requests};
 use run_log::Owners;
 use serde_json::json;
-use sqlx::sqlite::SqliteRow;
-use sqlx::{Row, Sqlite, Transaction};
+use sql_store::{Session, Statement, Value};
 
 use super::{AgentStore, NamedRequest, StoreError};
 
 /// The method whose requests append messages to a conversation.
 pub(crate) const APPEND: &str = "AppendMessages";
 
-/// Reads the columns of [`conversation_row`].
+/// Reads the columns of [`StoredConversation`].
 const SELECT: &str = "SELECT c.conversation_id, c.tenant, c.principal, c.created, \
                       (SELECT coalesce(max(batch), 0) FROM appended_messages a \
-                      WHERE a.tenant = c.tenant AND a.conversation_id = c.conversation_id) FROM conversations c";
+                      WHERE a.tenant = c.tenant AND a.conversation_id = c.conversation_id) FROM conversations c ";
+
+/// The id, the tenant, the principal and the time of creation of a conversation, and its number of batches.
+type StoredConversation = (String, String, Option<String>, i64, i64);
+
+/// The number and the time of the batch of a message, its role, text, calls, the call that it is the result of, and its
+/// reasoning.
+type StoredMessage = (i64, i64, String, String, String, String, String);
 
 /// A stored conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,9 +147,7 @@ impl ConversationStore for AgentStore {
         if self.conversation(owner.tenant(), id).await?.is_some() {
             return Ok(());
         }
-        let mut transaction = self.database.begin_write().await?;
-        begin(&mut transaction, owner, id, now).await?;
-        Ok(transaction.commit().await?)
+        Ok(self.database.execute(begin(owner, id, now)).await?)
     }
 
     async fn conversation(
@@ -151,13 +155,11 @@ impl ConversationStore for AgentStore {
         tenant: Tenant,
         id: &str,
     ) -> Result<Option<ConversationRow>, StoreError> {
-        let query = format!("{SELECT} WHERE c.tenant = ?1 AND c.conversation_id = ?2");
-        let row = sqlx::query(sqlx::AssertSqlSafe(query))
-            .bind(tenant.as_str())
-            .bind(id)
-            .fetch_optional(self.database.reader())
-            .await?;
-        row.as_ref().map(conversation_row).transpose()
+        let mut query = Statement::new(SELECT);
+        query.push("WHERE c.tenant = ").push_bind(tenant.as_str());
+        query.push(" AND c.conversation_id = ").push_bind(id);
+        let row = self.database.reader().fetch_optional(query).await?;
+        row.map(conversation_row).transpose()
     }
 
     async fn conversations(
@@ -166,82 +168,75 @@ impl ConversationStore for AgentStore {
         before: Option<ConversationCursor<'_>>,
         limit: usize,
     ) -> Result<Vec<ConversationRow>, StoreError> {
+        let mut query = Statement::new(SELECT);
+        query.push("WHERE ");
+        match owners {
+            Owners::One(principal) => {
+                let tenant = principal.tenant();
+                query.push("c.tenant = ").push_bind(tenant.as_str());
+                query
+                    .push(" AND c.principal = ")
+                    .push_bind(principal.as_str())
+                    .push(" AND ");
+            }
+            Owners::Tenant(tenant) => {
+                query.push("c.tenant = ").push_bind(tenant.as_str());
+                query.push(" AND ");
+            }
+            // Retention goes over all tenants.
+            Owners::All => {}
+        }
         let (time, tenant, id) = match &before {
             Some((time, tenant, id)) => (time.unix_nanos(), tenant.as_str(), *id),
             None => (i64::MAX, "", ""),
         };
-        let (condition, of) = match owners {
-            Owners::One(principal) => {
-                let of = (principal.tenant(), principal.as_str());
-                ("c.tenant = ?4 AND c.principal = ?5 AND", of)
-            }
-            Owners::Tenant(tenant) => ("c.tenant = ?4 AND ?5 = ?5 AND", (*tenant, "")),
-            // Retention goes over all tenants.
-            Owners::All => ("?4 = ?4 AND ?5 = ?5 AND", (Tenant::DEFAULT, "")),
-        };
-        let query = format!(
-            "{SELECT} WHERE {condition} (c.created, c.tenant, c.conversation_id) < (?1, ?2, ?3) \
-             ORDER BY c.created DESC, c.tenant DESC, c.conversation_id DESC LIMIT ?6"
-        );
-        let rows = sqlx::query(sqlx::AssertSqlSafe(query))
-            .bind(time)
-            .bind(tenant)
-            .bind(id)
-            .bind(of.0.as_str())
-            .bind(of.1)
-            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-            .fetch_all(self.database.reader())
-            .await?;
-        rows.iter().map(conversation_row).collect()
+        query.push("(c.created, c.tenant, c.conversation_id) < (");
+        query.push_list([time.into(), tenant.into(), Value::from(id)]);
+        query
+            .push(") ORDER BY c.created DESC, c.tenant DESC, c.conversation_id DESC LIMIT ")
+            .push_bind(limit);
+        let rows = self.database.reader().fetch_all(query).await?;
+        rows.into_iter().map(conversation_row).collect()
     }
 
     async fn conversations_without_owner(&self, limit: usize) -> Result<Vec<String>, StoreError> {
-        let ids = sqlx::query_scalar(
-            "SELECT conversation_id FROM conversations WHERE tenant = 'default' AND principal IS NULL LIMIT ?1",
+        let ids = Statement::new(
+            "SELECT conversation_id FROM conversations WHERE tenant = 'default' AND principal IS NULL LIMIT $1",
         );
-        let ids = ids.bind(i64::try_from(limit).unwrap_or(i64::MAX));
-        Ok(ids.fetch_all(self.database.reader()).await?)
+        let ids: Vec<(String,)> = self.database.reader().fetch_all(ids.bind(limit)).await?;
+        Ok(ids.into_iter().map(|(id,)| id).collect())
     }
 
     async fn set_owner(&self, id: &str, owner: &Principal) -> Result<(), StoreError> {
-        let mut transaction = self.database.begin_write().await?;
-        sqlx::query(
-            "UPDATE conversations SET principal = ?2 \
-             WHERE tenant = 'default' AND conversation_id = ?1 AND principal IS NULL",
-        )
-        .bind(id)
-        .bind(owner.as_str())
-        .execute(&mut *transaction)
-        .await?;
-        Ok(transaction.commit().await?)
+        let set = Statement::new(
+            "UPDATE conversations SET principal = $2 \
+             WHERE tenant = 'default' AND conversation_id = $1 AND principal IS NULL",
+        );
+        let set = set.bind(id).bind(owner.as_str());
+        Ok(self.database.execute(set).await?)
     }
 
     async fn last_change(&self, tenant: Tenant, id: &str) -> Result<Option<Timestamp>, StoreError> {
-        let last: Option<i64> = sqlx::query_scalar(
+        let last = Statement::new(
             "SELECT max(created) FROM (SELECT created FROM appended_messages \
-             WHERE tenant = ?1 AND conversation_id = ?2 \
-             UNION ALL SELECT created FROM private_states WHERE tenant = ?1 AND conversation_id = ?2)",
-        )
-        .bind(tenant.as_str())
-        .bind(id)
-        .fetch_one(self.database.reader())
-        .await?;
+             WHERE tenant = $1 AND conversation_id = $2 \
+             UNION ALL SELECT created FROM private_states WHERE tenant = $1 AND conversation_id = $2) AS changes",
+        );
+        let last = last.bind(tenant.as_str()).bind(id);
+        let (last,): (Option<i64>,) = self.database.reader().fetch_one(last).await?;
         Ok(last.map(Timestamp::from_unix_nanos))
     }
 
     async fn delete_conversation(&self, tenant: Tenant, id: &str) -> Result<(), StoreError> {
-        let mut transaction = self.database.begin_write().await?;
+        let mut transaction = self.database.begin().await?;
         for statement in [
-            "DELETE FROM appended_messages WHERE tenant = ?1 AND conversation_id = ?2",
-            "DELETE FROM conversations WHERE tenant = ?1 AND conversation_id = ?2",
+            "DELETE FROM appended_messages WHERE tenant = $1 AND conversation_id = $2",
+            "DELETE FROM conversations WHERE tenant = $1 AND conversation_id = $2",
         ] {
-            sqlx::query(statement)
-                .bind(tenant.as_str())
-                .bind(id)
-                .execute(&mut *transaction)
-                .await?;
+            let delete = Statement::new(statement).bind(tenant.as_str()).bind(id);
+            transaction.session().execute(delete).await?;
         }
-        requests::forget(&mut *transaction, tenant, APPEND, id).await?;
+        requests::forget(transaction.session(), tenant, APPEND, id).await?;
         Ok(transaction.commit().await?)
     }
 
@@ -253,68 +248,60 @@ impl ConversationStore for AgentStore {
         parts: &[Batch],
         request: Option<(&NamedRequest, u64)>,
     ) -> Result<(), StoreError> {
-        let mut transaction = self.database.begin_write().await?;
+        let mut transaction = self.database.begin().await?;
+        let mut session = transaction.session();
         let tenant = owner.tenant();
-        begin(&mut transaction, owner, id, now).await?;
-        let last: i64 = sqlx::query_scalar(
-            "SELECT coalesce(max(batch), 0) FROM appended_messages WHERE tenant = ?1 AND conversation_id = ?2",
-        )
-        .bind(tenant.as_str())
-        .bind(id)
-        .fetch_one(&mut *transaction)
-        .await?;
+        session.execute(begin(owner, id, now)).await?;
+        let batch = next_batch(&mut session, tenant, id).await?;
         let parts = parts.iter().flat_map(|part| {
             let times = std::iter::repeat(part.created.unix_nanos());
             times.zip(&part.messages)
         });
         for ((created, message), position) in parts.zip(0_i64..) {
-            sqlx::query(
+            let append = Statement::new(
                 "INSERT INTO appended_messages \
                  (tenant, conversation_id, batch, position, created, role, text, calls, result_of, reasoning) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
             )
             .bind(tenant.as_str())
             .bind(id)
-            .bind(last + 1)
+            .bind(batch)
             .bind(position)
             .bind(created)
             .bind(message.role.as_str())
             .bind(&message.text)
             .bind(json!(message.calls).to_string())
             .bind(json!(message.result_of).to_string())
-            .bind(json!(message.reasoning).to_string())
-            .execute(&mut *transaction)
-            .await?;
+            .bind(json!(message.reasoning).to_string());
+            session.execute(append).await?;
         }
         if let Some((request, revision)) = request {
             let (request, revision) = (request.within(APPEND, id), revision.to_string());
-            requests::note(&mut *transaction, tenant, &request, &revision, now).await?;
+            requests::note(session, tenant, &request, &revision, now).await?;
         }
         Ok(transaction.commit().await?)
     }
 
     async fn first_messages(&self, tenant: Tenant, id: &str) -> Result<u64, StoreError> {
-        let count: i64 = sqlx::query_scalar(
-            "SELECT count(*) FROM appended_messages WHERE tenant = ?1 AND conversation_id = ?2 AND batch = 1",
-        )
-        .bind(tenant.as_str())
-        .bind(id)
-        .fetch_one(self.database.reader())
-        .await?;
+        let count = Statement::new(
+            "SELECT count(*) FROM appended_messages WHERE tenant = $1 AND conversation_id = $2 AND batch = 1",
+        );
+        let count = count.bind(tenant.as_str()).bind(id);
+        let (count,): (i64,) = self.database.reader().fetch_one(count).await?;
         Ok(count.unsigned_abs())
     }
 
     async fn appended(&self, tenant: Tenant, id: &str) -> Result<Vec<Batch>, StoreError> {
-        let rows = sqlx::query(
+        let rows = Statement::new(
             "SELECT batch, created, role, text, calls, result_of, reasoning FROM appended_messages \
-             WHERE tenant = ?1 AND conversation_id = ?2 ORDER BY batch, position",
+             WHERE tenant = $1 AND conversation_id = $2 ORDER BY batch, position",
         );
         let rows = rows.bind(tenant.as_str()).bind(id);
-        let rows = rows.fetch_all(self.database.reader()).await?;
+        let rows: Vec<StoredMessage> = self.database.reader().fetch_all(rows).await?;
         let mut batches: Vec<Batch> = Vec::new();
         let mut current = None;
-        for row in &rows {
-            let part: (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+        for row in rows {
+            let part = (row.0, row.1);
             let message = appended_message(row)?;
             match batches.last_mut().filter(|_| current == Some(part)) {
                 Some(batch) => batch.messages.push(message),
@@ -333,16 +320,15 @@ impl ConversationStore for AgentStore {
     }
 }
 
-fn appended_message(row: &SqliteRow) -> Result<ChatMessage, StoreError> {
-    let (role, text): (&str, &str) = (row.try_get(2)?, row.try_get(3)?);
-    let (calls, result_of): (&str, &str) = (row.try_get(4)?, row.try_get(5)?);
-    let reasoning: &str = row.try_get(6)?;
+fn appended_message(
+    (_, _, role, text, calls, result_of, reasoning): StoredMessage,
+) -> Result<ChatMessage, StoreError> {
     let roles = [Role::System, Role::User, Role::Assistant, Role::Tool];
     let role = roles.into_iter().find(|known| known.as_str() == role);
     Ok(ChatMessage {
-        calls: serde_json::from_str(calls).map_err(|_| damaged("calls"))?,
-        result_of: serde_json::from_str(result_of).map_err(|_| damaged("result_of"))?,
-        reasoning: serde_json::from_str(reasoning).map_err(|_| damaged("reasoning"))?,
+        calls: serde_json::from_str(&calls).map_err(|_| damaged("calls"))?,
+        result_of: serde_json::from_str(&result_of).map_err(|_| damaged("result_of"))?,
+        reasoning: serde_json::from_str(&reasoning).map_err(|_| damaged("reasoning"))?,
         ..ChatMessage::new(role.ok_or_else(|| damaged("role"))?, text)
     })
 }
@@ -354,44 +340,56 @@ fn damaged(column: &'static str) -> StoreError {
     }
 }
 
-async fn begin(
-    transaction: &mut Transaction<'static, Sqlite>,
-    owner: &Principal,
-    id: &str,
-    now: Timestamp,
-) -> Result<(), StoreError> {
-    sqlx::query(
-        "INSERT INTO conversations (tenant, conversation_id, principal, created) VALUES (?1, ?2, ?3, ?4) \
+fn begin(owner: &Principal, id: &str, now: Timestamp) -> Statement {
+    Statement::new(
+        "INSERT INTO conversations (tenant, conversation_id, principal, created) VALUES ($1, $2, $3, $4) \
          ON CONFLICT DO NOTHING",
     )
     .bind(owner.tenant().as_str())
     .bind(id)
     .bind(owner.as_str())
     .bind(now.unix_nanos())
-    .execute(&mut **transaction)
-    .await?;
-    Ok(())
 }
 
-fn conversation_row(row: &SqliteRow) -> Result<ConversationRow, StoreError> {
+/// Returns the number of the next batch of a conversation. Its row is written to lock it: another transaction that
+/// appends to it at a server waits for the end of this one.
+async fn next_batch(
+    session: &mut Session<'_>,
+    tenant: Tenant,
+    id: &str,
+) -> Result<i64, StoreError> {
+    let lock = Statement::new(
+        "UPDATE conversations SET created = created WHERE tenant = $1 AND conversation_id = $2",
+    );
+    session.execute(lock.bind(tenant.as_str()).bind(id)).await?;
+    let next = Statement::new(
+        "SELECT coalesce(max(batch), 0) + 1 FROM appended_messages WHERE tenant = $1 AND conversation_id = $2",
+    );
+    let (next,): (i64,) = session
+        .fetch_one(next.bind(tenant.as_str()).bind(id))
+        .await?;
+    Ok(next)
+}
+
+fn conversation_row(
+    (id, tenant, owner, created, batches): StoredConversation,
+) -> Result<ConversationRow, StoreError> {
     let damaged = |column| StoreError::Damaged {
         table: "conversations",
         column,
     };
-    let (tenant, owner): (&str, Option<&str>) = (row.try_get(1)?, row.try_get(2)?);
-    let tenant = Tenant::new(tenant).map_err(|_| damaged("tenant"))?;
+    let tenant = Tenant::new(&tenant).map_err(|_| damaged("tenant"))?;
     let owner = match owner {
-        Some(owner) => Principal::new(owner).map_err(|_| damaged("principal"))?,
+        Some(owner) => Principal::new(&owner).map_err(|_| damaged("principal"))?,
         None => Principal::local_of(tenant),
     };
     if owner.tenant() != tenant {
         return Err(damaged("principal"));
     }
-    let batches: i64 = row.try_get(4)?;
     Ok(ConversationRow {
-        id: row.try_get(0)?,
+        id,
         owner,
-        created: Timestamp::from_unix_nanos(row.try_get(3)?),
+        created: Timestamp::from_unix_nanos(created),
         batches: batches.unsigned_abs(),
     })
 }

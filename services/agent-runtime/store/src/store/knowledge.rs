@@ -1,13 +1,16 @@
 //! Knowledge bases and their entries.
 
+mod words;
+
 use agent_domain::knowledge::{Entry, KnowledgeBase};
 use async_trait::async_trait;
 use core_types::{Tenant, Timestamp};
 use documents::{RequestStore, database::requests};
+use search_words::Terms;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use sql_store::SqliteDatabase;
-use sqlx::{Row, Sqlite, Transaction, sqlite::SqliteRow};
+use sql_store::{Database, Session, Statement};
+use sqlx::FromRow;
 
 use super::{AgentStore, NamedRequest, StoreError};
 
@@ -59,8 +62,27 @@ pub struct WrittenEntry {
     pub is_enabled: bool,
 }
 
-const COLUMNS: &str = "e.kb_id, e.caiu_id, e.entry_type, e.display_name, e.text, e.tags, e.is_enabled, \
-                       e.author, e.version, e.updated";
+/// Reads [`StoredEntry`].
+const SELECT: &str = "SELECT kb_id, caiu_id, entry_type, display_name, text, tags, is_enabled, author, version, updated \
+                      FROM knowledge_entries e WHERE tenant = $1 AND kb_id = $2 ";
+
+/// The columns of an entry.
+#[derive(FromRow)]
+struct StoredEntry {
+    kb_id: String,
+    caiu_id: String,
+    entry_type: String,
+    display_name: String,
+    text: String,
+    tags: String,
+    is_enabled: bool,
+    author: String,
+    version: i64,
+    updated: i64,
+}
+
+/// The columns of [`KnowledgeRow`], apart from whether it is shared.
+type StoredBase = (String, String, String, String, bool, i64);
 
 /// Stores knowledge bases, and finds their entries by words.
 #[async_trait]
@@ -130,8 +152,8 @@ pub trait KnowledgeIndex: RequestStore {
         limit: usize,
     ) -> Result<Vec<EntryRow>, StoreError>;
 
-    /// Finds enabled entries of knowledge bases that exist by an expression of the index, the best match first, each
-    /// with its rank; a lower one is better.
+    /// Finds enabled entries of knowledge bases that exist with any of the terms, the best match first, each with its
+    /// rank; a lower one is better. A rare term counts more than a common one. Ranks of two databases differ.
     ///
     /// # Errors
     /// A database that does not work.
@@ -139,7 +161,7 @@ pub trait KnowledgeIndex: RequestStore {
         &self,
         tenant: Tenant,
         kb_ids: &[&str],
-        expression: &str,
+        terms: &Terms,
         limit: u32,
     ) -> Result<Vec<(f64, EntryRow)>, StoreError>;
 
@@ -160,38 +182,36 @@ pub trait KnowledgeIndex: RequestStore {
 #[async_trait]
 impl KnowledgeIndex for AgentStore {
     async fn knowledge_ids(&self) -> Result<Vec<(Tenant, String)>, StoreError> {
-        let rows = sqlx::query("SELECT tenant, kb_id FROM knowledge_bases");
-        let rows = rows.fetch_all(self.database.reader()).await?;
-        let read = |row: &SqliteRow| {
-            let tenant = Tenant::new(row.try_get(0)?).map_err(|_| StoreError::Damaged {
+        let rows = Statement::new("SELECT tenant, kb_id FROM knowledge_bases");
+        let rows: Vec<(String, String)> = self.database.reader().fetch_all(rows).await?;
+        let read = |(tenant, id): (String, String)| {
+            let tenant = Tenant::new(&tenant).map_err(|_| StoreError::Damaged {
                 table: "knowledge_bases",
                 column: "tenant",
             })?;
-            Ok((tenant, row.try_get(1)?))
+            Ok((tenant, id))
         };
-        rows.iter().map(read).collect()
+        rows.into_iter().map(read).collect()
     }
 
     async fn knowledge_bases(&self, tenant: Tenant) -> Result<Vec<KnowledgeRow>, StoreError> {
-        let rows = sqlx::query(
+        let rows = Statement::new(
             "SELECT kb_id, name, description, etag, from_file, \
              (SELECT count(*) FROM knowledge_entries e WHERE e.tenant = b.tenant AND e.kb_id = b.kb_id) \
-             FROM knowledge_bases b WHERE tenant = ?1 ORDER BY kb_id",
+             FROM knowledge_bases b WHERE tenant = $1 ORDER BY kb_id",
         );
         let rows = rows.bind(tenant.as_str());
-        let rows = rows.fetch_all(self.database.reader()).await?;
-        let read = |row: &SqliteRow| {
-            Ok(KnowledgeRow {
-                id: row.try_get(0)?,
-                name: row.try_get(1)?,
-                description: row.try_get(2)?,
-                etag: row.try_get(3)?,
-                from_file: row.try_get(4)?,
-                is_shared: false,
-                entries: row.try_get(5)?,
-            })
+        let rows: Vec<StoredBase> = self.database.reader().fetch_all(rows).await?;
+        let read = |(id, name, description, etag, from_file, entries): StoredBase| KnowledgeRow {
+            id,
+            name,
+            description,
+            etag,
+            from_file,
+            is_shared: false,
+            entries: u32::try_from(entries).unwrap_or(u32::MAX),
         };
-        rows.iter().map(read).collect()
+        Ok(rows.into_iter().map(read).collect())
     }
 
     async fn put_knowledge_base(
@@ -201,17 +221,12 @@ impl KnowledgeIndex for AgentStore {
         from_file: bool,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let mut transaction = self.database.begin_write().await?;
-        let index = format!(
-            "CREATE VIRTUAL TABLE IF NOT EXISTS {} USING fts5 (words, tokenize = 'porter unicode61')",
-            words_of(tenant)
-        );
-        sqlx::query(sqlx::AssertSqlSafe(index))
-            .execute(&mut *transaction)
-            .await?;
-        sqlx::query(
+        let mut transaction = self.database.begin().await?;
+        let mut session = transaction.session();
+        words::prepare(&mut session, tenant).await?;
+        let insert = Statement::new(
             "INSERT INTO knowledge_bases (tenant, kb_id, name, description, etag, from_file) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (tenant, kb_id) DO UPDATE SET name = excluded.name, \
+             VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (tenant, kb_id) DO UPDATE SET name = excluded.name, \
              description = excluded.description, etag = excluded.etag, from_file = excluded.from_file",
         )
         .bind(tenant.as_str())
@@ -219,28 +234,28 @@ impl KnowledgeIndex for AgentStore {
         .bind(&base.name)
         .bind(&base.description)
         .bind(&base.etag)
-        .bind(from_file)
-        .execute(&mut *transaction)
-        .await?;
+        .bind(from_file);
+        session.execute(insert).await?;
         let kb = (tenant, base.id.as_str());
-        delete(&mut transaction, kb, "from_document = 1", "").await?;
+        let mut of_document = all_of(kb);
+        of_document.push("AND from_document");
+        delete(&mut session, tenant, of_document).await?;
         for entry in &base.entries {
-            put(&mut transaction, kb, entry, "", true, now).await?;
+            put(&mut session, kb, entry, "", true, now).await?;
         }
         Ok(transaction.commit().await?)
     }
 
     async fn delete_knowledge_base(&self, tenant: Tenant, id: &str) -> Result<bool, StoreError> {
-        let mut transaction = self.database.begin_write().await?;
-        delete(&mut transaction, (tenant, id), "1 = 1", "").await?;
-        requests::forget(&mut *transaction, tenant, WRITE, id).await?;
-        let deleted = sqlx::query("DELETE FROM knowledge_bases WHERE tenant = ?1 AND kb_id = ?2")
-            .bind(tenant.as_str())
-            .bind(id)
-            .execute(&mut *transaction)
-            .await?;
+        let mut transaction = self.database.begin().await?;
+        let mut session = transaction.session();
+        delete(&mut session, tenant, all_of((tenant, id))).await?;
+        let base = Statement::new("DELETE FROM knowledge_bases WHERE tenant = $1 AND kb_id = $2");
+        let base = base.bind(tenant.as_str()).bind(id);
+        let deleted = session.execute(base).await?;
+        requests::forget(session, tenant, WRITE, id).await?;
         transaction.commit().await?;
-        Ok(deleted.rows_affected() > 0)
+        Ok(deleted > 0)
     }
 
     async fn delete_entry(
@@ -249,9 +264,10 @@ impl KnowledgeIndex for AgentStore {
         kb_id: &str,
         caiu_id: &str,
     ) -> Result<bool, StoreError> {
-        let mut transaction = self.database.begin_write().await?;
-        let kb = (tenant, kb_id);
-        let deleted = delete(&mut transaction, kb, "caiu_id = ?3", caiu_id).await?;
+        let mut transaction = self.database.begin().await?;
+        let mut entry = all_of((tenant, kb_id));
+        entry.push("AND caiu_id = ").push_bind(caiu_id);
+        let deleted = delete(&mut transaction.session(), tenant, entry).await?;
         transaction.commit().await?;
         Ok(deleted > 0)
     }
@@ -262,16 +278,10 @@ impl KnowledgeIndex for AgentStore {
         kb_id: &str,
         caiu_id: &str,
     ) -> Result<Option<EntryRow>, StoreError> {
-        let query = format!(
-            "SELECT {COLUMNS} FROM knowledge_entries e WHERE tenant = ?1 AND kb_id = ?2 AND caiu_id = ?3"
-        );
-        let row = sqlx::query(sqlx::AssertSqlSafe(query))
-            .bind(tenant.as_str())
-            .bind(kb_id)
-            .bind(caiu_id)
-            .fetch_optional(self.database.reader())
-            .await?;
-        row.as_ref().map(read).transpose()
+        let mut query = Statement::new(SELECT).bind(tenant.as_str()).bind(kb_id);
+        query.push("AND caiu_id = ").push_bind(caiu_id);
+        let row: Option<StoredEntry> = self.database.reader().fetch_optional(query).await?;
+        row.map(read).transpose()
     }
 
     async fn entries(
@@ -281,43 +291,25 @@ impl KnowledgeIndex for AgentStore {
         after: &str,
         limit: usize,
     ) -> Result<Vec<EntryRow>, StoreError> {
-        let query = format!(
-            "SELECT {COLUMNS} FROM knowledge_entries e WHERE tenant = ?1 AND kb_id = ?2 AND caiu_id > ?3 \
-             ORDER BY caiu_id LIMIT ?4"
-        );
-        let rows = sqlx::query(sqlx::AssertSqlSafe(query))
-            .bind(tenant.as_str())
-            .bind(kb_id)
-            .bind(after)
-            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-            .fetch_all(self.database.reader())
-            .await?;
-        rows.iter().map(read).collect()
+        let mut query = Statement::new(SELECT).bind(tenant.as_str()).bind(kb_id);
+        query.push("AND caiu_id > ").push_bind(after);
+        query.push(" ORDER BY caiu_id LIMIT ").push_bind(limit);
+        let rows: Vec<StoredEntry> = self.database.reader().fetch_all(query).await?;
+        rows.into_iter().map(read).collect()
     }
 
     async fn find_entries(
         &self,
         tenant: Tenant,
         kb_ids: &[&str],
-        expression: &str,
+        terms: &Terms,
         limit: u32,
     ) -> Result<Vec<(f64, EntryRow)>, StoreError> {
-        let words = words_of(tenant);
-        let query = format!(
-            "SELECT {COLUMNS}, bm25({words}) FROM {words} JOIN knowledge_entries e ON e.entry = {words}.rowid \
-             WHERE {words} MATCH ?1 AND e.is_enabled = 1 AND e.tenant = ?2 \
-             AND e.kb_id IN (SELECT value FROM json_each(?3)) \
-             ORDER BY bm25({words}), e.kb_id, e.caiu_id LIMIT ?4"
-        );
-        let rows = sqlx::query(sqlx::AssertSqlSafe(query))
-            .bind(expression)
-            .bind(tenant.as_str())
-            .bind(serde_json::Value::from(kb_ids).to_string())
-            .bind(limit)
-            .fetch_all(self.database.reader())
-            .await?;
-        let found = rows.iter().map(|row| Ok((row.try_get(10)?, read(row)?)));
-        found.collect()
+        let found = words::find(&self.database, tenant, kb_ids, terms, limit).await?;
+        let found = found.into_iter();
+        found
+            .map(|found| Ok((found.rank, read(found.entry)?)))
+            .collect()
     }
 
     async fn put_entry(
@@ -328,9 +320,10 @@ impl KnowledgeIndex for AgentStore {
         request: Option<&NamedRequest>,
         now: Timestamp,
     ) -> Result<WrittenEntry, StoreError> {
-        let mut transaction = self.database.begin_write().await?;
+        let mut transaction = self.database.begin().await?;
+        let mut session = transaction.session();
         let kb = (tenant, kb_id);
-        let version = put(&mut transaction, kb, entry, author, false, now).await?;
+        let version = put(&mut session, kb, entry, author, false, now).await?;
         let written = WrittenEntry {
             caiu_id: entry.caiu_id.clone(),
             version: version.unsigned_abs(),
@@ -338,81 +331,93 @@ impl KnowledgeIndex for AgentStore {
         };
         if let Some(request) = request {
             let (request, answer) = (request.within(WRITE, kb_id), json!(written).to_string());
-            requests::note(&mut *transaction, tenant, &request, &answer, now).await?;
+            requests::note(session, tenant, &request, &answer, now).await?;
         }
         transaction.commit().await?;
         Ok(written)
     }
 }
 
-/// Returns the quoted name of the index of a tenant's words. No name of a tenant has a quotation mark.
-fn words_of(tenant: Tenant) -> String {
-    format!("\"knowledge_words_{tenant}\"")
+/// Reads the number of an entry, its tenant and the texts of its words.
+type Indexed = (i64, String, String, String, String);
+
+impl AgentStore {
+    /// Indexes the words of all entries, after rows were copied from another database.
+    ///
+    /// # Errors
+    /// A database that does not work, or a damaged row.
+    pub async fn index_knowledge(&self) -> Result<(), StoreError> {
+        let mut last = 0;
+        loop {
+            let page = Statement::new(
+                "SELECT entry, tenant, display_name, text, tags FROM knowledge_entries WHERE entry > $1 \
+                 ORDER BY entry LIMIT 200",
+            );
+            let page: Vec<Indexed> = self.database.reader().fetch_all(page.bind(last)).await?;
+            let Some(end) = page.last() else {
+                return Ok(());
+            };
+            last = end.0;
+            let mut transaction = self.database.begin().await?;
+            let mut session = transaction.session();
+            for (number, tenant, display_name, text, tags) in page {
+                let damaged = |column| StoreError::Damaged {
+                    table: "knowledge_entries",
+                    column,
+                };
+                let tenant = Tenant::new(&tenant).map_err(|_| damaged("tenant"))?;
+                let entry = Entry {
+                    display_name,
+                    text,
+                    tags: serde_json::from_str(&tags).map_err(|_| damaged("tags"))?,
+                    ..Entry::default()
+                };
+                words::prepare(&mut session, tenant).await?;
+                words::put(&mut session, tenant, number, &entry.words()).await?;
+            }
+            transaction.commit().await?;
+        }
+    }
 }
 
-/// Deletes entries that meet a condition, which may name a value by `?3`.
+/// Begins a statement that deletes the entries of a knowledge base; a further condition may follow.
+fn all_of((tenant, kb_id): (Tenant, &str)) -> Statement {
+    let delete = "DELETE FROM knowledge_entries WHERE tenant = $1 AND kb_id = $2 ";
+    Statement::new(delete).bind(tenant.as_str()).bind(kb_id)
+}
+
+/// Deletes entries of a tenant with their words. Returns their number.
 async fn delete(
-    transaction: &mut Transaction<'static, Sqlite>,
-    (tenant, kb_id): (Tenant, &str),
-    condition: &str,
-    value: &str,
-) -> Result<u64, StoreError> {
-    let condition = format!("tenant = ?1 AND kb_id = ?2 AND ?3 = ?3 AND {condition}");
-    let words = format!(
-        "DELETE FROM {} WHERE rowid IN (SELECT entry FROM knowledge_entries WHERE {condition})",
-        words_of(tenant)
-    );
-    let entries = format!("DELETE FROM knowledge_entries WHERE {condition}");
-    let mut deleted = 0;
-    for statement in [words, entries] {
-        let done = sqlx::query(sqlx::AssertSqlSafe(statement))
-            .bind(tenant.as_str())
-            .bind(kb_id)
-            .bind(value)
-            .execute(&mut **transaction)
-            .await?;
-        deleted = done.rows_affected();
-    }
-    Ok(deleted)
+    session: &mut Session<'_>,
+    tenant: Tenant,
+    mut entries: Statement,
+) -> Result<usize, StoreError> {
+    entries.push(" RETURNING entry");
+    let deleted: Vec<(i64,)> = session.fetch_all(entries).await?;
+    let deleted: Vec<i64> = deleted.into_iter().map(|(entry,)| entry).collect();
+    words::delete(session, tenant, &deleted).await?;
+    Ok(deleted.len())
 }
 
 /// Deletes at most `limit` entries of a tenant that is being removed, and at last the index of their words. Returns the
 /// number of entries that are left.
 pub(super) async fn remove_entries(
-    database: &SqliteDatabase,
+    database: &Database,
     tenant: Tenant,
     limit: u32,
 ) -> Result<u64, StoreError> {
-    let some = "SELECT entry FROM knowledge_entries WHERE tenant = ?1 ORDER BY entry LIMIT ?2";
-    let words = words_of(tenant);
-    let mut transaction = database.begin_write().await?;
-    let count = "SELECT count(*) FROM knowledge_entries WHERE tenant = ?1";
-    let before: i64 = sqlx::query_scalar(count)
-        .bind(tenant.as_str())
-        .fetch_one(&mut *transaction)
-        .await?;
-    if before > 0 {
-        // The index is there, as an entry has words.
-        for statement in [
-            format!("DELETE FROM {words} WHERE rowid IN ({some})"),
-            format!("DELETE FROM knowledge_entries WHERE tenant = ?1 AND entry IN ({some})"),
-        ] {
-            sqlx::query(sqlx::AssertSqlSafe(statement))
-                .bind(tenant.as_str())
-                .bind(limit)
-                .execute(&mut *transaction)
-                .await?;
-        }
-    }
-    let left: i64 = sqlx::query_scalar(count)
-        .bind(tenant.as_str())
-        .fetch_one(&mut *transaction)
-        .await?;
+    let mut transaction = database.begin().await?;
+    let mut session = transaction.session();
+    let some = Statement::new(
+        "DELETE FROM knowledge_entries WHERE tenant = $1 AND entry IN \
+         (SELECT entry FROM knowledge_entries WHERE tenant = $1 ORDER BY entry LIMIT $2)",
+    );
+    let some = some.bind(tenant.as_str()).bind(limit);
+    delete(&mut session, tenant, some).await?;
+    let count = Statement::new("SELECT count(*) FROM knowledge_entries WHERE tenant = $1");
+    let (left,): (i64,) = session.fetch_one(count.bind(tenant.as_str())).await?;
     if left == 0 {
-        let drop = format!("DROP TABLE IF EXISTS {words}");
-        sqlx::query(sqlx::AssertSqlSafe(drop))
-            .execute(&mut *transaction)
-            .await?;
+        words::remove(&mut session, tenant).await?;
     }
     transaction.commit().await?;
     Ok(left.unsigned_abs())
@@ -420,20 +425,20 @@ pub(super) async fn remove_entries(
 
 /// Writes an entry and its words. Returns its version.
 async fn put(
-    transaction: &mut Transaction<'static, Sqlite>,
+    session: &mut Session<'_>,
     (tenant, kb_id): (Tenant, &str),
     entry: &Entry,
     author: &str,
     from_document: bool,
     now: Timestamp,
 ) -> Result<i64, StoreError> {
-    let row = sqlx::query(
-        "INSERT INTO knowledge_entries (tenant, kb_id, caiu_id, entry_type, display_name, text, tags, is_enabled, \
-         author, from_document, version, updated) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 1, ?11) \
+    let insert = Statement::new(
+        "INSERT INTO knowledge_entries AS e (tenant, kb_id, caiu_id, entry_type, display_name, text, tags, is_enabled, \
+         author, from_document, version, updated) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 1, $11) \
          ON CONFLICT (tenant, kb_id, caiu_id) DO UPDATE SET entry_type = excluded.entry_type, \
          display_name = excluded.display_name, text = excluded.text, tags = excluded.tags, \
          is_enabled = excluded.is_enabled, author = excluded.author, \
-         from_document = excluded.from_document, version = version + 1, updated = excluded.updated \
+         from_document = excluded.from_document, version = e.version + 1, updated = excluded.updated \
          RETURNING entry, version",
     )
     .bind(tenant.as_str())
@@ -442,43 +447,32 @@ async fn put(
     .bind(&entry.entry_type)
     .bind(&entry.display_name)
     .bind(&entry.text)
-    .bind(serde_json::Value::from(entry.tags.clone()).to_string())
+    .bind(json!(entry.tags).to_string())
     .bind(entry.is_enabled)
     .bind(author)
     .bind(from_document)
-    .bind(now.unix_nanos())
-    .fetch_one(&mut **transaction)
-    .await?;
-    let (number, version): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
-    let words = format!(
-        "INSERT OR REPLACE INTO {} (rowid, words) VALUES (?1, ?2)",
-        words_of(tenant)
-    );
-    sqlx::query(sqlx::AssertSqlSafe(words))
-        .bind(number)
-        .bind(entry.words())
-        .execute(&mut **transaction)
-        .await?;
+    .bind(now.unix_nanos());
+    let (number, version): (i64, i64) = session.fetch_one(insert).await?;
+    words::put(session, tenant, number, &entry.words()).await?;
     Ok(version)
 }
 
-fn read(row: &SqliteRow) -> Result<EntryRow, StoreError> {
-    let (tags, version): (&str, i64) = (row.try_get(5)?, row.try_get(8)?);
+fn read(row: StoredEntry) -> Result<EntryRow, StoreError> {
     Ok(EntryRow {
-        kb_id: row.try_get(0)?,
+        kb_id: row.kb_id,
         entry: Entry {
-            caiu_id: row.try_get(1)?,
-            entry_type: row.try_get(2)?,
-            display_name: row.try_get(3)?,
-            text: row.try_get(4)?,
-            tags: serde_json::from_str(tags).map_err(|_| StoreError::Damaged {
+            caiu_id: row.caiu_id,
+            entry_type: row.entry_type,
+            display_name: row.display_name,
+            text: row.text,
+            tags: serde_json::from_str(&row.tags).map_err(|_| StoreError::Damaged {
                 table: "knowledge_entries",
                 column: "tags",
             })?,
-            is_enabled: row.try_get(6)?,
+            is_enabled: row.is_enabled,
         },
-        author: row.try_get(7)?,
-        version: version.unsigned_abs(),
-        updated: Timestamp::from_unix_nanos(row.try_get(9)?),
+        author: row.author,
+        version: row.version.unsigned_abs(),
+        updated: Timestamp::from_unix_nanos(row.updated),
     })
 }

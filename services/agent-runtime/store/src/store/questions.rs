@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use core_types::{Principal, Reach, Tenant};
-use sqlx::{Row, sqlite::SqliteRow};
+use sql_store::Statement;
 
 use super::{AgentStore, StoreError};
 
@@ -23,6 +23,17 @@ pub struct OpenQuestion {
     /// The prompt.
     pub prompt: String,
 }
+
+/// The columns of a question in the order of the table.
+type StoredQuestion = (
+    String,
+    String,
+    String,
+    String,
+    String,
+    Option<String>,
+    Option<String>,
+);
 
 /// Stores questions to people whose answer opens a turn.
 #[async_trait]
@@ -49,19 +60,19 @@ pub trait QuestionStore: Send + Sync + std::fmt::Debug {
 #[async_trait]
 impl QuestionStore for AgentStore {
     async fn open_questions(&self) -> Result<Vec<OpenQuestion>, StoreError> {
-        let rows = sqlx::query(
+        let rows = Statement::new(
             "SELECT tenant, run_id, conversation_id, profile_id, prompt, principal, reach FROM open_questions",
         );
-        let rows = rows.fetch_all(self.database.reader()).await?;
-        rows.iter().map(read).collect()
+        let rows: Vec<StoredQuestion> = self.database.reader().fetch_all(rows).await?;
+        rows.into_iter().map(read).collect()
     }
 
     async fn open_question(&self, question: &OpenQuestion) -> Result<bool, StoreError> {
-        let mut transaction = self.database.begin_write().await?;
+        let mut transaction = self.database.begin().await?;
         let asker = question.asker.as_ref();
-        let stored = sqlx::query(
+        let insert = Statement::new(
             "INSERT INTO open_questions (tenant, run_id, conversation_id, profile_id, prompt, principal, reach) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING",
+             VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING",
         )
         .bind(question.tenant.as_str())
         .bind(&question.run_id)
@@ -69,41 +80,37 @@ impl QuestionStore for AgentStore {
         .bind(&question.profile_id)
         .bind(&question.prompt)
         .bind(asker.map(|(principal, _)| principal.as_str()))
-        .bind(asker.map(|(_, reach)| reach.name()))
-        .execute(&mut *transaction)
-        .await?;
+        .bind(asker.map(|(_, reach)| reach.name()));
+        let stored = transaction.session().execute(insert).await?;
         transaction.commit().await?;
-        Ok(stored.rows_affected() > 0)
+        Ok(stored > 0)
     }
 
     async fn close_question(&self, tenant: Tenant, run_id: &str) -> Result<(), StoreError> {
-        let mut transaction = self.database.begin_write().await?;
-        sqlx::query("DELETE FROM open_questions WHERE tenant = ?1 AND run_id = ?2")
-            .bind(tenant.as_str())
-            .bind(run_id)
-            .execute(&mut *transaction)
-            .await?;
-        Ok(transaction.commit().await?)
+        let delete = Statement::new("DELETE FROM open_questions WHERE tenant = $1 AND run_id = $2");
+        let delete = delete.bind(tenant.as_str()).bind(run_id);
+        Ok(self.database.execute(delete).await?)
     }
 }
 
-fn read(row: &SqliteRow) -> Result<OpenQuestion, StoreError> {
+fn read(
+    (tenant, run_id, conversation_id, profile_id, prompt, principal, reach): StoredQuestion,
+) -> Result<OpenQuestion, StoreError> {
     let damaged = |column| StoreError::Damaged {
         table: "open_questions",
         column,
     };
-    let (principal, reach): (Option<&str>, Option<&str>) = (row.try_get(5)?, row.try_get(6)?);
     let asker = principal.zip(reach).map(|(principal, reach)| {
-        let principal = Principal::new(principal).map_err(|_| damaged("principal"))?;
-        let reach = Reach::of_name(reach).ok_or_else(|| damaged("reach"))?;
+        let principal = Principal::new(&principal).map_err(|_| damaged("principal"))?;
+        let reach = Reach::of_name(&reach).ok_or_else(|| damaged("reach"))?;
         Ok::<_, StoreError>((principal, reach))
     });
     Ok(OpenQuestion {
-        tenant: Tenant::new(row.try_get(0)?).map_err(|_| damaged("tenant"))?,
+        tenant: Tenant::new(&tenant).map_err(|_| damaged("tenant"))?,
         asker: asker.transpose()?,
-        run_id: row.try_get(1)?,
-        conversation_id: row.try_get(2)?,
-        profile_id: row.try_get(3)?,
-        prompt: row.try_get(4)?,
+        run_id,
+        conversation_id,
+        profile_id,
+        prompt,
     })
 }

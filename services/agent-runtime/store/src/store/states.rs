@@ -4,8 +4,7 @@ use async_trait::async_trait;
 use core_types::{Tenant, Timestamp};
 use documents::{Request, RequestStore, database::requests};
 use run_log::Hash;
-use sqlx::Row;
-use sqlx::sqlite::SqliteRow;
+use sql_store::Statement;
 
 use super::{AgentStore, NamedRequest, StoreError};
 
@@ -13,6 +12,13 @@ use super::{AgentStore, NamedRequest, StoreError};
 const KEPT_VERSIONS: i64 = 1_000;
 /// The time for which a version other than the newest is kept, in nanoseconds.
 const KEPT_NANOS: i64 = 30 * 86_400 * 1_000_000_000;
+
+/// Reads the columns of [`StoredState`] of a state.
+const SELECT: &str = "SELECT version, created, state, paths, previous, request_id FROM private_states \
+                      WHERE tenant = $1 AND conversation_id = $2 AND profile_id = $3 ";
+
+/// A row of [`SELECT`].
+type StoredState = (i64, i64, String, String, Option<String>, String);
 
 /// The method whose requests change the states of a conversation.
 const UPDATE: &str = "UpdateState";
@@ -51,6 +57,14 @@ impl StateOwner {
 }
 
 impl StateOwner {
+    /// Makes a statement whose first three arguments are this owner.
+    fn statement(&self, text: &'static str) -> Statement {
+        Statement::new(text)
+            .bind(self.tenant.as_str())
+            .bind(&self.conversation_id)
+            .bind(&self.profile_id)
+    }
+
     /// Names a request that changes this state among the requests of its conversation.
     pub fn named(&self, request_id: &str, body: Hash) -> NamedRequest {
         let id = format!("{}\u{1f}{request_id}", self.profile_id);
@@ -146,17 +160,13 @@ impl StateStore for AgentStore {
         owner: &StateOwner,
         version: Option<u64>,
     ) -> Result<Option<StateRow>, StoreError> {
-        let row = sqlx::query(
-            "SELECT version, created, state, paths, previous, request_id FROM private_states \
-             WHERE tenant = ?1 AND conversation_id = ?2 AND profile_id = ?3 \
-             AND (?4 IS NULL OR version = ?4) ORDER BY version DESC LIMIT 1",
-        )
-        .bind(owner.tenant.as_str())
-        .bind(&owner.conversation_id)
-        .bind(&owner.profile_id)
-        .bind(version.map(number))
-        .fetch_optional(self.database.reader());
-        row.await?.as_ref().map(read).transpose()
+        let mut query = owner.statement(SELECT);
+        if let Some(version) = version {
+            query.push("AND version = ").push_bind(number(version));
+        }
+        query.push(" ORDER BY version DESC LIMIT 1");
+        let row: Option<StoredState> = self.database.reader().fetch_optional(query).await?;
+        Ok(row.map(state_row))
     }
 
     async fn state_at(
@@ -164,17 +174,11 @@ impl StateStore for AgentStore {
         owner: &StateOwner,
         time: Timestamp,
     ) -> Result<Option<StateRow>, StoreError> {
-        let row = sqlx::query(
-            "SELECT version, created, state, paths, previous, request_id FROM private_states \
-             WHERE tenant = ?1 AND conversation_id = ?2 AND profile_id = ?3 AND created <= ?4 \
-             ORDER BY version DESC LIMIT 1",
-        )
-        .bind(owner.tenant.as_str())
-        .bind(&owner.conversation_id)
-        .bind(&owner.profile_id)
-        .bind(time.unix_nanos())
-        .fetch_optional(self.database.reader());
-        row.await?.as_ref().map(read).transpose()
+        let mut query = owner.statement(SELECT);
+        query.push("AND created <= ").push_bind(time.unix_nanos());
+        query.push(" ORDER BY version DESC LIMIT 1");
+        let row: Option<StoredState> = self.database.reader().fetch_optional(query).await?;
+        Ok(row.map(state_row))
     }
 
     async fn state_versions(
@@ -183,18 +187,12 @@ impl StateStore for AgentStore {
         before: Option<u64>,
         limit: usize,
     ) -> Result<Vec<StateRow>, StoreError> {
-        let rows = sqlx::query(
-            "SELECT version, created, state, paths, previous, request_id FROM private_states \
-             WHERE tenant = ?1 AND conversation_id = ?2 AND profile_id = ?3 \
-             AND version < ?4 ORDER BY version DESC LIMIT ?5",
-        )
-        .bind(owner.tenant.as_str())
-        .bind(&owner.conversation_id)
-        .bind(&owner.profile_id)
-        .bind(before.map_or(i64::MAX, number))
-        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-        .fetch_all(self.database.reader());
-        rows.await?.iter().map(read).collect()
+        let mut query = owner.statement(SELECT);
+        let before = before.map_or(i64::MAX, number);
+        query.push("AND version < ").push_bind(before);
+        query.push(" ORDER BY version DESC LIMIT ").push_bind(limit);
+        let rows: Vec<StoredState> = self.database.reader().fetch_all(query).await?;
+        Ok(rows.into_iter().map(state_row).collect())
     }
 
     async fn put_state(
@@ -203,81 +201,77 @@ impl StateStore for AgentStore {
         row: &StateRow,
         request: Option<&NamedRequest>,
     ) -> Result<bool, StoreError> {
-        let mut transaction = self.database.begin_write().await?;
-        let stored = sqlx::query(
-            "INSERT INTO private_states \
-             (tenant, conversation_id, profile_id, version, created, state, paths, previous, request_id) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING",
-        )
-        .bind(owner.tenant.as_str())
-        .bind(&owner.conversation_id)
-        .bind(&owner.profile_id)
-        .bind(number(row.version))
-        .bind(row.created.unix_nanos())
-        .bind(&row.state)
-        .bind(&row.paths)
-        .bind(&row.previous)
-        .bind(&row.request_id)
-        .execute(&mut *transaction)
-        .await?;
-        sqlx::query(
-            "DELETE FROM private_states WHERE tenant = ?1 AND conversation_id = ?2 AND profile_id = ?3 \
-             AND (version <= ?4 OR (created < ?5 AND version < ?6))",
-        )
-        .bind(owner.tenant.as_str())
-        .bind(&owner.conversation_id)
-        .bind(&owner.profile_id)
-        .bind(number(row.version).saturating_sub(KEPT_VERSIONS))
-        .bind(row.created.unix_nanos().saturating_sub(KEPT_NANOS))
-        .bind(number(row.version))
-        .execute(&mut *transaction)
-        .await?;
+        let mut transaction = self.database.begin().await?;
+        let mut session = transaction.session();
+        let insert = owner
+            .statement(
+                "INSERT INTO private_states \
+                 (tenant, conversation_id, profile_id, version, created, state, paths, previous, request_id) \
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING",
+            )
+            .bind(number(row.version))
+            .bind(row.created.unix_nanos())
+            .bind(&row.state)
+            .bind(&row.paths)
+            .bind(row.previous.clone())
+            .bind(&row.request_id);
+        if session.execute(insert).await? == 0 {
+            return Ok(false);
+        }
+        let delete = owner
+            .statement(
+                "DELETE FROM private_states WHERE tenant = $1 AND conversation_id = $2 AND profile_id = $3 \
+                 AND (version <= $4 OR (created < $5 AND version < $6))",
+            )
+            .bind(number(row.version).saturating_sub(KEPT_VERSIONS))
+            .bind(row.created.unix_nanos().saturating_sub(KEPT_NANOS))
+            .bind(number(row.version));
+        session.execute(delete).await?;
         if let Some(request) = request {
             let (tenant, request) = (owner.tenant, owner.request(request));
             let version = row.version.to_string();
-            requests::note(&mut *transaction, tenant, &request, &version, row.created).await?;
+            requests::note(session, tenant, &request, &version, row.created).await?;
         }
         transaction.commit().await?;
-        Ok(stored.rows_affected() > 0)
+        Ok(true)
     }
 
     async fn delete_states(&self, tenant: Tenant, conversation_id: &str) -> Result<(), StoreError> {
-        let mut transaction = self.database.begin_write().await?;
-        sqlx::query(
-            "DELETE FROM private_states WHERE tenant = ?1 AND conversation_id = ?2 AND profile_id <> ''",
-        )
-        .bind(tenant.as_str())
-        .bind(conversation_id)
-        .execute(&mut *transaction)
-        .await?;
-        requests::forget(&mut *transaction, tenant, UPDATE, conversation_id).await?;
-        Ok(transaction.commit().await?)
+        let delete = "DELETE FROM private_states WHERE tenant = $1 AND conversation_id = $2 AND profile_id <> ''";
+        self.delete(delete, tenant, conversation_id).await
     }
 
     async fn delete_world(&self, tenant: Tenant, run_id: &str) -> Result<(), StoreError> {
-        let mut transaction = self.database.begin_write().await?;
-        sqlx::query(
-            "DELETE FROM private_states WHERE tenant = ?1 AND conversation_id = ?2 AND profile_id = ''",
-        )
-        .bind(tenant.as_str())
-        .bind(run_id)
-        .execute(&mut *transaction)
-        .await?;
-        requests::forget(&mut *transaction, tenant, UPDATE, run_id).await?;
+        let delete = "DELETE FROM private_states WHERE tenant = $1 AND conversation_id = $2 AND profile_id = ''";
+        self.delete(delete, tenant, run_id).await
+    }
+}
+
+impl AgentStore {
+    /// Deletes states by a statement about a conversation or a run, with the requests that changed them.
+    async fn delete(
+        &self,
+        statement: &'static str,
+        tenant: Tenant,
+        id: &str,
+    ) -> Result<(), StoreError> {
+        let mut transaction = self.database.begin().await?;
+        let delete = Statement::new(statement).bind(tenant.as_str()).bind(id);
+        transaction.session().execute(delete).await?;
+        requests::forget(transaction.session(), tenant, UPDATE, id).await?;
         Ok(transaction.commit().await?)
     }
 }
 
-fn read(row: &SqliteRow) -> Result<StateRow, StoreError> {
-    let version: i64 = row.try_get(0)?;
-    Ok(StateRow {
+fn state_row((version, created, state, paths, previous, request_id): StoredState) -> StateRow {
+    StateRow {
         version: version.unsigned_abs(),
-        created: Timestamp::from_unix_nanos(row.try_get(1)?),
-        state: row.try_get(2)?,
-        paths: row.try_get(3)?,
-        previous: row.try_get(4)?,
-        request_id: row.try_get(5)?,
-    })
+        created: Timestamp::from_unix_nanos(created),
+        state,
+        paths,
+        previous,
+        request_id,
+    }
 }
 
 fn number(version: u64) -> i64 {

@@ -3,7 +3,8 @@
 mod tenants;
 
 use documents::{Collection, DocumentStore, Request, RequestStore, Seen, StoredDocuments};
-use sql_store::SqliteOptions;
+use search_words::Terms;
+use sql_store::{SqliteDatabase, SqliteOptions};
 
 use super::*;
 

@@ -96,6 +96,12 @@ CREATE TABLE registry.audit_denial (
     PRIMARY KEY (minute, denial_json)
 );
 
+-- The key of the audit, in one row: names in records that may be secrets are HMACs under it.
+CREATE TABLE registry.audit_key (
+    id  bigint PRIMARY KEY CHECK (id = 1),
+    key bytea NOT NULL
+);
+
 -- Packages of plugins as archives, by the digest of their files. They belong to the installation.
 CREATE TABLE registry.plugin_package (
     digest  text COLLATE "C" PRIMARY KEY,

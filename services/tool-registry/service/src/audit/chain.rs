@@ -3,23 +3,25 @@
 //! A day is a run of kind `audit`. It opens with the head of the day before, and ends with the first record of a
 //! later day. Times in the chain never go back, whatever the clock does.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use contracts::tavern::registry::v1::{
     AuditDayClosed, AuditDayOpened, AuditEntry, AuditHead, AuditKind, audit_entry::Event,
 };
 use core_types::{Clock, IdSource, RequestId, RunOwner, Timestamp};
+use data_home::{DataHome, HomeError, LogOptions};
 use prost::Message;
 use run_log::{
     AppendError, CreateError, Created, DeleteError, Event as Logged, Hash, NewEvent, NewRun, Order,
     ReadError, ReopenError, RequestKey, RunFilter, RunLogs, RunState, RunSummary, RunWriter,
     StorageError,
 };
-use sql_store::{OpenError, SqliteOptions};
 
 use super::failure::AuditFailure;
 use crate::tenants::day_of;
 
+/// The log.
+pub(crate) const LOG: LogOptions = LogOptions::new("tool-registry.audit.db", "audit");
 /// The kind of the runs.
 const KIND: &str = "audit";
 /// The code of a day that is over.
@@ -61,19 +63,19 @@ struct Day {
 }
 
 impl Chain {
-    /// Opens the file, of at most `max_bytes`; 0 leaves that to the disk.
+    /// Opens the log; its file has at most `max_bytes`, 0 leaves that to the disk.
     pub(super) async fn open(
-        file: &Path,
+        home: &DataHome,
         max_bytes: u64,
         (clock, ids): (Arc<dyn Clock>, Arc<dyn IdSource>),
-    ) -> Result<Self, OpenError> {
-        let options = SqliteOptions {
+    ) -> Result<Self, HomeError> {
+        let options = LogOptions {
             max_bytes: (max_bytes > 0).then_some(max_bytes),
-            ..SqliteOptions::new(file)
+            ..LOG
         };
         Ok(Self {
             inner: Arc::new(Inner {
-                logs: RunLogs::open(options).await?,
+                logs: home.log(options).await?,
                 day: tokio::sync::Mutex::default(),
                 clock,
                 ids,

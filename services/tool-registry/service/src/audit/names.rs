@@ -1,19 +1,10 @@
 //! Names as records have them, and the HMAC of everything else.
 
-use std::{
-    fs::OpenOptions,
-    io::{self, Read, Write},
-    os::unix::fs::OpenOptionsExt,
-    sync::Arc,
-};
+use std::sync::Arc;
 
-use core_types::{Principal, Tenant, secret_bytes};
+use core_types::{Principal, Tenant};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
-use sql_store::DataDir;
-
-/// The file of the key.
-const KEY_FILE: &str = "tool-registry.audit.key";
 
 /// The longest text that can be a name, in bytes.
 const MAX_NAME_BYTES: usize = 128;
@@ -28,25 +19,9 @@ pub(crate) struct Hmacs {
 }
 
 impl Hmacs {
-    /// Reads the key in a data directory, or makes one that only its owner can read.
-    pub(crate) fn open(data: &DataDir) -> io::Result<Self> {
-        let path = data.path().join(KEY_FILE);
-        let mut key = [0; 32];
-        match OpenOptions::new().read(true).open(&path) {
-            Ok(mut file) => file.read_exact(&mut key)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                key = secret_bytes();
-                let new = path.with_extension("key.new");
-                let mut options = OpenOptions::new();
-                let options = options.write(true).create(true).truncate(true).mode(0o600);
-                let mut file = options.open(&new)?;
-                file.write_all(&key)?;
-                file.sync_all()?;
-                std::fs::rename(&new, &path)?;
-            }
-            Err(error) => return Err(error),
-        }
-        Ok(Self { key: Arc::new(key) })
+    /// Makes HMACs under a key.
+    pub(crate) fn under(key: [u8; 32]) -> Self {
+        Self { key: Arc::new(key) }
     }
 
     /// Returns the HMAC of a text.
@@ -141,17 +116,5 @@ mod tests {
         for text in ["company:tvk_1", "eyJ:x", &hex, "two words"] {
             assert!(hmacs.principal(text).starts_with("hmac:"), "{text}");
         }
-    }
-
-    #[test]
-    fn the_key_stays_and_is_closed_to_others() {
-        use std::os::unix::fs::PermissionsExt;
-
-        let directory = tempfile::tempdir().unwrap();
-        let data = DataDir::open(directory.path()).unwrap();
-        let first = Hmacs::open(&data).unwrap().of(b"x");
-        assert_eq!(Hmacs::open(&data).unwrap().of(b"x"), first);
-        let mode = std::fs::metadata(directory.path().join(KEY_FILE)).unwrap();
-        assert_eq!(mode.permissions().mode() & 0o777, 0o600);
     }
 }

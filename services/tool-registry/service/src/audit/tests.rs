@@ -14,17 +14,18 @@ use contracts::tavern::registry::v1::{
     audit_entry::Event,
 };
 use core_types::{Clock, Principal, SystemIds, Tenant, Timestamp};
+use data_home::DataHome;
 use documents::{DocumentStore, StoredDocuments};
-use sql_store::{DataDir, Database, SqliteDatabase, SqliteOptions};
+use sql_store::Database;
 use tempfile::TempDir;
 use tonic::Code;
 
 use super::{
-    Audit, AuditFailure, AuditFilter, AuditSettings, AuditedChange, Ended, LOG, Stores, Subject,
+    Audit, AuditFailure, AuditFilter, AuditSettings, AuditedChange, Ended, Stores, Subject,
 };
 use crate::{
     identities::{Identities, Issuers},
-    store::{MIGRATIONS, denials::DenialStore, run_sql, tools_of},
+    store::{denials::DenialStore, open_database, run_sql, tools_of},
 };
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -66,11 +67,8 @@ impl Fixture {
             audit.chain.close().await;
             database.close().await;
         }
-        let data = DataDir::open(self.directory.path()).expect("a directory");
-        let options = SqliteOptions::new(data.file("tool-registry.db").expect("a name"));
-        let migrations = [documents::MIGRATIONS, MIGRATIONS];
-        let database = SqliteDatabase::open(options, &migrations).await;
-        let database = Database::from(database.expect("the database opens"));
+        let home = DataHome::of_files(self.directory.path()).expect("a directory");
+        let database = open_database(&home).await.expect("the database opens");
         let clock: Arc<dyn Clock> = self.clock.clone();
         let issuers = Issuers::new(Vec::new(), Duration::ZERO, &clock);
         let identities =
@@ -81,7 +79,7 @@ impl Fixture {
             documents: Arc::new(StoredDocuments::new(database.clone())),
         };
         let parts = (clock, Arc::new(SystemIds) as Arc<_>);
-        let audit = Audit::open(&data, self.settings.clone(), stores, parts).await;
+        let audit = Audit::open(&home, self.settings.clone(), stores, parts).await;
         self.open = Some((audit.expect("the audit opens"), database));
     }
 
@@ -156,7 +154,7 @@ impl Fixture {
         audit.chain.close().await;
         database.close().await;
         drop((audit, database));
-        run_sql(&self.directory.path().join(LOG), sql).await;
+        run_sql(&self.directory.path().join(super::LOG.file), sql).await;
         self.reopen().await;
     }
 }

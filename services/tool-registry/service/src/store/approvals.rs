@@ -295,7 +295,7 @@ impl ApprovalStore for Database {
     }
 
     async fn remove_of(&self, tenant: Tenant, limit: u32) -> Result<u64, StoreError> {
-        sql_store::remove_rows(self.clone(), &TABLES, tenant, limit).await
+        sql_store::remove_rows(self, &TABLES, tenant, limit).await
     }
 
     async fn reclaim(&self) -> Result<u64, StoreError> {

@@ -3,6 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use search_words::Terms;
 use serde_json::Value;
 use sqlx::{ConnectOptions, Connection, Row, SqliteConnection, sqlite::SqliteConnectOptions};
 use tool_domain::tool::Tool;
@@ -59,12 +60,12 @@ impl ToolIndex {
     pub(crate) async fn find(&mut self, query: &str, limit: u32) -> Result<Vec<usize>, StoreError> {
         let is_common = |word: &str| COMMON.contains(&word.to_ascii_lowercase().as_str());
         let spaced = spaced(query);
-        let expression = search_words::search_without(&spaced, is_common);
-        let Some(expression) = expression.or_else(|| search_words::search(&spaced)) else {
+        let terms = Terms::without(&spaced, is_common).or_else(|| Terms::of(&spaced));
+        let Some(terms) = terms else {
             return Ok(Vec::new());
         };
         let text = "SELECT rowid FROM tool WHERE tool MATCH ? ORDER BY bm25(tool, 3.0, 2.0, 1.0), rowid LIMIT ?";
-        let found = sqlx::query(text).bind(expression).bind(limit);
+        let found = sqlx::query(text).bind(terms.fts5()).bind(limit);
         let rows = found.fetch_all(&mut self.database).await?.into_iter();
         rows.map(|row| {
             let at: i64 = row.try_get(0)?;

@@ -52,7 +52,7 @@ pub async fn remove_tenant(
     tenant: Tenant,
     limit: u32,
 ) -> Result<u64, StoreError> {
-    let left = sql_store::remove_rows(database.clone(), &TABLES, tenant, limit).await?;
+    let left = sql_store::remove_rows(database, &TABLES, tenant, limit).await?;
     Ok(left)
 }
 

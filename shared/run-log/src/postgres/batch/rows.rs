@@ -238,7 +238,7 @@ pub(super) static MIXED: LazyLock<String> = LazyLock::new(|| {
         "WITH fence AS MATERIALIZED ({LOCK}), \
          created AS (INSERT INTO runs (key, id, tenant, principal, kind, subject, conversation, scope, request_id, \
              body_hash, parent, forks, batched, created, deadline, meta, phase, due, state, finished, end_sequence, \
-             end_hash, service, holder) \
+             end_hash, log, holder) \
              SELECT new.*, $10, CASE WHEN new.due IS NULL AND new.state IS NULL THEN $9 END FROM fence, unnest( \
              $11::bigint[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[], \
              $18::text[], $19::text[], $20::bytea[], $21::text[], $22::text[], $23::boolean[], $24::bigint[], \

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use core_types::RunOwner;
 use futures::future::join_all;
 use membership::{JoinError, Loss, MemberSettings, Membership};
 use postgres_kit::{Proxy, Server, databases::options};
@@ -209,7 +208,7 @@ async fn runs_of_a_member_that_left_are_free_and_a_second_log_of_a_process_outli
     };
     let url = migrated(&server.database().unwrap()).await;
     let (log, membership) = log_at(&url).await;
-    let other = RunLogs::open_shared(membership.clone(), RunOwner::Agent)
+    let other = RunLogs::open_shared(membership.clone(), "turn")
         .await
         .unwrap();
     let writer = start(&log, NewRun::new(run_id(1), "flow", at(1))).await;

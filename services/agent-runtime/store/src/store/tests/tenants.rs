@@ -39,10 +39,23 @@ fn at(nanos: i64) -> Timestamp {
 async fn fresh() -> (tempfile::TempDir, AgentStore) {
     let directory = tempfile::tempdir().expect("a directory");
     let options = SqliteOptions::new(directory.path().join("agent.db"));
-    let all = [documents::MIGRATIONS, MIGRATIONS];
-    let database = SqliteDatabase::open(options, &all).await;
+    let database = SqliteDatabase::open(options, &FILE).await;
     let store = AgentStore::new(database.expect("the database opens"));
     (directory, store)
+}
+
+const FILE: [Migrations; 2] = [documents::MIGRATIONS, MIGRATIONS];
+const SERVER: [Migrations; 2] = [documents::SERVER_MIGRATIONS, SERVER_MIGRATIONS];
+
+postgres_kit::on_every_database! {
+    (FILE, SERVER)
+    equal_ids_of_two_tenants_are_two_things
+    a_world_state_is_deleted_by_its_run_and_a_private_one_of_that_id_stays
+    a_search_finds_and_ranks_by_the_entries_of_one_tenant_alone
+    words_are_found_by_their_stems_and_chinese_by_two_characters
+    a_state_has_one_change_of_a_version_and_keeps_its_latest_thousand
+    batches_that_arrive_at_once_have_numbers_of_their_own
+    all_of_a_tenant_is_removed_a_few_rows_at_a_time
 }
 
 /// Makes a knowledge base whose entries have these texts, by their ids.
@@ -55,8 +68,8 @@ fn base(id: &str, entries: &[(&str, &str)]) -> KnowledgeBase {
 }
 
 async fn found(store: &AgentStore, of: Tenant, words: &str) -> Vec<String> {
-    let expression = search_words::search(words).expect("words");
-    let found = store.find_entries(of, &["lore"], &expression, 9).await;
+    let terms = Terms::of(words).expect("words");
+    let found = store.find_entries(of, &["lore"], &terms, 9).await;
     let found = found.expect("it is searched").into_iter();
     found.map(|(_, row)| row.entry.caiu_id).collect()
 }
@@ -131,6 +144,13 @@ async fn everything_from_before_there_were_tenants_belongs_to_the_default_one() 
     assert_eq!((of_ada.len(), &of_ada[0].owner), (1, &ada));
 }
 
+fn file_of(store: &AgentStore) -> &SqliteDatabase {
+    match &store.database {
+        Database::Sqlite(file) => file,
+        Database::Postgres(_) => panic!("it is a file"),
+    }
+}
+
 /// Makes a request whose body differs by `of`.
 fn body(of: u8) -> NamedRequest {
     NamedRequest {
@@ -173,9 +193,8 @@ async fn write(store: &AgentStore, of: u8, owner: &Principal) {
     assert!(opened.expect("it is stored"), "{owner}");
 }
 
-#[tokio::test]
-async fn equal_ids_of_two_tenants_are_two_things() {
-    let (_directory, store) = fresh().await;
+async fn equal_ids_of_two_tenants_are_two_things(database: Database) {
+    let store = AgentStore::new(database);
     let owners = [principal("bob"), principal("acme/bob")];
     for (of, owner) in (0_u8..).zip(&owners) {
         write(&store, of, owner).await;
@@ -241,9 +260,10 @@ async fn equal_ids_of_two_tenants_are_two_things() {
     assert_eq!(seen.expect("it is read"), Seen::New);
 }
 
-#[tokio::test]
-async fn a_world_state_is_deleted_by_its_run_and_a_private_one_of_that_id_stays() {
-    let (_directory, store) = fresh().await;
+async fn a_world_state_is_deleted_by_its_run_and_a_private_one_of_that_id_stays(
+    database: Database,
+) {
+    let store = AgentStore::new(database);
     let acme = tenant("acme");
     let row = StateRow {
         version: 1,
@@ -275,9 +295,8 @@ async fn a_world_state_is_deleted_by_its_run_and_a_private_one_of_that_id_stays(
     assert_eq!((world, private.is_some()), (None, true));
 }
 
-#[tokio::test]
-async fn a_search_finds_and_ranks_by_the_entries_of_one_tenant_alone() {
-    let (_directory, store) = fresh().await;
+async fn a_search_finds_and_ranks_by_the_entries_of_one_tenant_alone(database: Database) {
+    let store = AgentStore::new(database);
     let (acme, other) = (tenant("acme"), tenant("a-2"));
     // Of two words, the rarer one decides.
     let own = base(
@@ -341,7 +360,7 @@ async fn a_removed_tenant_leaves_no_row_and_another_with_equal_ids_keeps_all() {
         put.await.expect("it is stored");
         sqlx::query("INSERT INTO document_revision VALUES (?1, 'profile', 'ada', 1, 'e1', '', 0, 0, 2, 'a profile')")
             .bind(home.as_str())
-            .execute(store.database.writer())
+            .execute(file_of(&store).writer())
             .await
             .expect("it is stored");
     }
@@ -368,8 +387,140 @@ async fn a_removed_tenant_leaves_no_row_and_another_with_equal_ids_keeps_all() {
     }
     let named: i64 =
         sqlx::query_scalar("SELECT count(*) FROM sqlite_master WHERE name LIKE '%acme%'")
-            .fetch_one(store.database.reader())
+            .fetch_one(file_of(&store).reader())
             .await
             .expect("it is read");
     assert_eq!(named, 0, "the words of its entries");
+}
+
+async fn words_are_found_by_their_stems_and_chinese_by_two_characters(database: Database) {
+    let store = AgentStore::new(database);
+    let acme = tenant("acme");
+    let lore = base(
+        "lore",
+        &[
+            (
+                "moss",
+                "Moon moss glows in the dark of the caves; 月光苔会发光",
+            ),
+            (
+                "fern",
+                "The fern is poisonous, version 1.5e3 of v2, not of the moon",
+            ),
+            ("light", "月 and 光 are two characters, the sun's light too"),
+            ("the", "the the the"),
+        ],
+    );
+    let put = store.put_knowledge_base(acme, &lore, false, at(1)).await;
+    put.expect("it is stored");
+    for (query, first) in [
+        ("glowing mosses", "moss"),
+        ("POISON", "fern"),
+        ("月光", "moss"),
+        ("光苔", "moss"),
+        ("v2", "fern"),
+        ("1.5e3", "fern"),
+        ("sun moon lights", "light"),
+        ("the", "the"),
+        ("the caves", "moss"),
+    ] {
+        let found = found(&store, acme, query).await;
+        assert_eq!(
+            found.first().map(String::as_str),
+            Some(first),
+            "{query}: {found:?}"
+        );
+    }
+    assert_eq!(found(&store, acme, "月光").await, ["moss"]);
+    assert_eq!(found(&store, acme, "苔月").await, [""; 0]);
+    let hostile = found(&store, acme, "'); DROP TABLE x; -- | & ! <-> :*").await;
+    assert_eq!(hostile, [""; 0]);
+}
+
+async fn a_state_has_one_change_of_a_version_and_keeps_its_latest_thousand(database: Database) {
+    let store = AgentStore::new(database);
+    let owner = StateOwner::agent(tenant("acme"), "talk", "ada");
+    let row = |version: u64, state: &str| StateRow {
+        version,
+        created: at(i64::try_from(version).expect("a small number")),
+        state: state.to_owned(),
+        paths: "[]".to_owned(),
+        previous: Some("null".to_owned()),
+        request_id: String::new(),
+    };
+    for version in 1..=1_002 {
+        let put = store.put_state(&owner, &row(version, "1"), None).await;
+        assert!(put.expect("it is stored"));
+    }
+    let named = owner.named("late", BODY);
+    let refused = row(1_002, "2");
+    let late = store.put_state(&owner, &refused, Some(&named));
+    assert!(
+        !late.await.expect("it is refused"),
+        "another change was first"
+    );
+    let seen = store.seen(owner.tenant, owner.request(&named)).await;
+    assert_eq!(
+        seen.expect("it is read"),
+        Seen::New,
+        "its request has changed nothing"
+    );
+    let newest = store.state(&owner, None).await.expect("it is read");
+    assert_eq!(newest, Some(row(1_002, "1")));
+    let versions = store.state_versions(&owner, Some(5), 9).await;
+    let versions = versions.expect("they are read").into_iter();
+    assert_eq!(versions.map(|row| row.version).collect::<Vec<_>>(), [4, 3]);
+    let then = store.state_at(&owner, at(7)).await.expect("it is read");
+    assert_eq!(then.map(|row| row.version), Some(7));
+}
+
+async fn batches_that_arrive_at_once_have_numbers_of_their_own(database: Database) {
+    let store = AgentStore::new(database);
+    let owner = principal("acme/bob");
+    let batch = |text: &str| Batch {
+        created: at(3),
+        messages: vec![ChatMessage::new(Role::User, text); 3],
+    };
+    let appends = (0..8).map(|number| {
+        let (store, owner, batch) = (store.clone(), owner.clone(), batch(&number.to_string()));
+        tokio::spawn(async move { store.append(&owner, "talk", at(3), &[batch], None).await })
+    });
+    for append in appends.collect::<Vec<_>>() {
+        let appended = append.await.expect("it does not panic");
+        appended.expect("it is appended");
+    }
+    let row = store.conversation(owner.tenant(), "talk").await;
+    assert_eq!(row.expect("it is read").map(|row| row.batches), Some(8));
+    let batches = store.appended(owner.tenant(), "talk").await;
+    let batches = batches.expect("they are read");
+    let sizes: Vec<usize> = batches.iter().map(|batch| batch.messages.len()).collect();
+    assert_eq!(sizes, [3; 8]);
+}
+
+async fn all_of_a_tenant_is_removed_a_few_rows_at_a_time(database: Database) {
+    let store = AgentStore::new(database);
+    let lore = base("lore", &[("oak", "oak"), ("fern", "fern"), ("elm", "elm")]);
+    let owners = [principal("acme/bob"), principal("a-2/bob")];
+    for (of, owner) in (0_u8..).zip(&owners) {
+        write(&store, of, owner).await;
+        let put = store.put_knowledge_base(owner.tenant(), &lore, false, at(1));
+        put.await.expect("it is stored");
+    }
+    let [acme, other] = owners.map(|owner| owner.tenant());
+    let mut left = Vec::new();
+    while left.last() != Some(&0) {
+        let removed = store.remove_tenant(acme, 1).await;
+        left.push(removed.expect("some are removed"));
+    }
+    assert_eq!(left, [2, 1, 0]);
+    let talk = store.conversation(acme, "talk").await.expect("it is read");
+    assert_eq!(talk, None);
+    let ids = store.knowledge_ids().await.expect("they are read");
+    assert_eq!(ids, [(other, "lore".to_owned())]);
+    let put = store
+        .put_knowledge_base(acme, &base("lore", &[]), false, at(1))
+        .await;
+    put.expect("it is stored");
+    assert_eq!(found(&store, acme, "oak").await, [""; 0]);
+    assert_eq!(found(&store, other, "oak").await, ["oak"]);
 }

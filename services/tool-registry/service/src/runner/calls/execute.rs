@@ -8,6 +8,7 @@ use contracts::tavern::common::v1::{CallApproval, CallDispatched, CallResult, Ca
 use core_types::{ConversationId, Durability, Tenant};
 use futures::FutureExt;
 use grpc_kit::CallContext;
+use run_events::storage_unavailable;
 use run_log::RunWriter;
 use tonic::{Code, Status};
 
@@ -61,6 +62,8 @@ impl Inner {
                     })
                 }
                 LedgerEntry::Settled(settled) if !self.may_try_again(&call, &settled).await => {
+                    // Its run may have ended while its caller was away, who has not seen all events.
+                    in_flight.returned_before(&settled.result);
                     Ok(CallResult {
                         replayed: true,
                         index: call.index,
@@ -238,8 +241,7 @@ impl Inner {
         let principal = resolved.context.principal();
         if let Err(failure) = rights::check(&self.identities, principal, &resolved.tool) {
             drop(leaving);
-            let denied = self.audit.deny_tool(principal, resolved.tool.id());
-            denied.await;
+            self.audit.deny_tool(principal, resolved.tool.id()).await;
             return Ok(self.refused(call, failure));
         }
         if in_flight.cancel_token().is_cancelled() {
@@ -251,6 +253,7 @@ impl Inner {
             };
             return Ok(self.result(&resolved, &outcome, &ending));
         }
+        self.check_lease()?;
         let writer = match effect {
             Some(effect) => {
                 let writer = self.journal(call, effect, &resolved, in_flight, in_batch);
@@ -279,6 +282,14 @@ impl Inner {
         };
         self.conclude(&resolved, outcome, writer.as_ref(), ending)
             .await
+    }
+
+    /// Refuses a call while another process may take over the work of this one.
+    fn check_lease(&self) -> Result<(), Status> {
+        match self.dispatcher.home.may_start_effects() {
+            true => Ok(()),
+            false => Err(storage_unavailable().into()),
+        }
     }
 
     /// Deletes the stored call of an approval, which the ledger has from now on.
@@ -507,6 +518,8 @@ impl Inner {
 
     /// Executes a call. Fails if the service ends meanwhile; the ledger's entry then stays open.
     async fn execute(&self, resolved: &ResolvedCall) -> Result<CallOutcome, Status> {
+        // The last look before a call leaves: the process may have been paused since it was recorded.
+        self.check_lease()?;
         let work = async {
             match HandleTool::of(resolved.tool.implementation()) {
                 Some(tool) => self.use_handle(tool, resolved).boxed().await,

@@ -9,6 +9,7 @@ use contracts::tavern::{
     },
 };
 use core_types::{SystemClock, SystemIds};
+use data_home::DataHome;
 use tool_registry::{Error, Peers, RegistrySettings, bootstrap_offline, replace_lost_keys};
 
 use super::{key_for, reason};
@@ -45,7 +46,8 @@ async fn a_registry_whose_callers_prove_nothing_makes_no_key_and_refuses_to_star
         .unwrap_err();
     assert_eq!(reason(&status), ErrorReason::BootstrapRefused);
     registry.shutdown().await;
-    bootstrap_offline(fixture.directory.path(), BootstrapRequest::default())
+    let home = DataHome::of_files(fixture.directory.path()).unwrap();
+    bootstrap_offline(&home, BootstrapRequest::default())
         .await
         .unwrap();
     let refused = build().await.unwrap_err();
@@ -55,8 +57,8 @@ async fn a_registry_whose_callers_prove_nothing_makes_no_key_and_refuses_to_star
 #[tokio::test]
 async fn the_first_key_is_made_at_the_stopped_data_directory_and_regained_there() {
     let mut fixture = Fixture::new().await;
-    let directory = fixture.directory.path().to_owned();
-    let bootstrap = async || bootstrap_offline(&directory, BootstrapRequest::default()).await;
+    let home = DataHome::of_files(fixture.directory.path()).unwrap();
+    let bootstrap = async || bootstrap_offline(&home, BootstrapRequest::default()).await;
     let in_use = bootstrap().await.unwrap_err();
     assert!(format!("{in_use:?}").contains("InUse"), "{in_use:?}");
     fixture.stop().await;
@@ -88,7 +90,8 @@ async fn lost_keys_are_replaced_at_the_stopped_data_directory() {
     let other = fixture.create(key_for("ada", &["admin"])).await.unwrap();
     fixture.stop().await;
     let request = BootstrapRequest::default();
-    let found = replace_lost_keys(fixture.directory.path(), request).await;
+    let home = DataHome::of_files(fixture.directory.path()).unwrap();
+    let found = replace_lost_keys(&home, request).await;
     let found = found.unwrap().secret_key;
     fixture.restart().await;
     assert!(!fixture.is_known(&lost).await);

@@ -1,0 +1,112 @@
+//! `tavern migrate`: the tables of a PostgreSQL database.
+
+use std::process::ExitCode;
+
+use all_in_one::settings::MIGRATIONS;
+use anyhow::ensure;
+use clap::{Args, ValueEnum};
+use data_home::{DatabaseAddress, HomeError, SHARED_MIGRATIONS};
+use grpc_kit::program::print;
+use sql_store::{Migrations, PostgresDatabase, PostgresError, PostgresOptions, ServerMigration};
+
+/// Make the tables of a PostgreSQL database, or bring them to the shape of this version.
+///
+/// Each step is a transaction that waits at most 2 s for a lock that others hold, so a command that ended in between is
+/// repeated. A Tavern never changes tables at its start: it names this command.
+#[derive(Args)]
+pub(crate) struct Migrate {
+    /// The command about the steps.
+    #[arg(value_enum, default_value_t = Action::Apply)]
+    action: Action,
+    /// The database, `postgres://owner@host:5432/database`, as the role that owns the tables, with its password in
+    /// PGPASSWORD.
+    #[arg(long, value_name = "URL")]
+    database: String,
+    /// The role as which `tavern serve` connects: it may read and write rows, and owns nothing. It is needed to carry out
+    /// steps.
+    #[arg(long, value_name = "ROLE")]
+    app_role: Option<String>,
+}
+
+/// A command about the steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Action {
+    /// Carry out the missing steps.
+    Apply,
+    /// List the missing steps.
+    Plan,
+    /// List all steps.
+    Status,
+}
+
+impl Migrate {
+    /// Carries out the command.
+    pub(crate) async fn execute(self) -> anyhow::Result<ExitCode> {
+        ensure!(
+            self.action != Action::Apply || self.app_role.is_some(),
+            "name the role as which `tavern serve` connects: --app-role ROLE"
+        );
+        let options = DatabaseAddress::new(&self.database).options();
+        let done = self.execute_on(&options).await;
+        done.map_err(|error| HomeError::from(error).of_program())?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn execute_on(&self, options: &PostgresOptions) -> Result<(), PostgresError> {
+        let steps = [SHARED_MIGRATIONS.as_slice(), &MIGRATIONS].concat();
+        let states = PostgresDatabase::migrations(options, &steps).await?;
+        let missing = states.iter().filter(|step| !step.is_applied).count();
+        match self.action {
+            Action::Status => list(states.iter()),
+            Action::Plan => list(states.iter().filter(|step| !step.is_applied)),
+            Action::Apply => apply(options, &steps, self.app_role.as_deref()).await?,
+        }
+        print(&match (self.action, missing) {
+            (_, 0) => "the tables are up to date\n".to_owned(),
+            (Action::Apply, missing) => format!("{missing} steps are done\n"),
+            (_, missing) => {
+                format!("{missing} steps are missing; `tavern migrate` carries them out\n")
+            }
+        });
+        Ok(())
+    }
+}
+
+/// Carries out the missing steps, and lets the role use the tables. Prints each step once its component is done.
+async fn apply(
+    options: &PostgresOptions,
+    steps: &[Migrations],
+    app_role: Option<&str>,
+) -> Result<(), PostgresError> {
+    for component in steps.chunks(1) {
+        let before = PostgresDatabase::migrations(options, component).await?;
+        PostgresDatabase::migrate(options, component, app_role.unwrap_or_default()).await?;
+        let done = before.into_iter().filter(|step| !step.is_applied);
+        let done: Vec<ServerMigration> = done
+            .map(|step| ServerMigration {
+                is_applied: true,
+                ..step
+            })
+            .collect();
+        list(done.iter());
+    }
+    Ok(())
+}
+
+fn list<'s>(steps: impl Iterator<Item = &'s ServerMigration>) {
+    for step in steps {
+        let state = match step.is_applied {
+            true => "done",
+            false => "missing",
+        };
+        let ServerMigration {
+            component,
+            number,
+            description,
+            ..
+        } = step;
+        print(&format!(
+            "{state:8} {component} {number:04} {description}\n"
+        ));
+    }
+}
