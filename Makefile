@@ -102,16 +102,13 @@ test-hosts: test ## The same, and every hostile program on every kind of host as
 
 # Tests of runs, effects, agents and edges; the others open files of Tavern, or none of its data.
 ON_BOTH := a2a approvals cancel cells cut_answers deliberation dialects doubt drain early edges errors faults follow \
-  followers forks forms grants kills ledger once progress questions \
-  requests rules same_task scenes schedules streams sub_agents text trace transcripts waits workflows
-empty :=
-space := $(empty) $(empty)
+  followers forks forms grants kills ledger once progress questions requests rules same_task scenes schedules \
+  streams sub_agents text trace transcripts waits workflows
 
 .PHONY: test-postgres
 test-postgres: export TAVERN_TEST_DATABASE := postgres
 test-postgres: check-rust check-postgres python build ## Run the tests of runs, effects, agents and edges with all data in PostgreSQL
-	@$(CARGO) nextest run --locked --package e2e --test-threads $(TEST_THREADS) \
-	  --filterset 'test(/^($(subst $(space),|,$(strip $(ON_BOTH))))::/)'
+	@$(CARGO) test --locked --package e2e --test it -- $(addsuffix ::,$(ON_BOTH))
 
 .PHONY: test-times
 test-times: ## Print how long the tests of each crate took in the last run of cargo-nextest

@@ -8,14 +8,14 @@ use contracts::tavern::agent::v1::agent_service_client::AgentServiceClient;
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
 use core_types::{Clock, IdSource, SystemClock, SystemIds};
-use data_home::{DataHome, HomeError};
+use data_home::DataHome;
 use gateway::Gateway;
 use grpc_kit::{Door, Outbound, ServerSettings, Services, Shutdown};
 use script_sandbox::Sandbox;
 use tool_registry::ToolRegistry;
 use workflow_execution::WorkflowExecution;
 
-use crate::settings::TavernSettings;
+use crate::settings::{ServiceSettings, TavernSettings};
 
 /// All five services, which reach each other in memory.
 #[derive(Debug)]
@@ -47,11 +47,18 @@ impl Tavern {
     /// The failure of the first service that cannot be built.
     pub async fn build(settings: &TavernSettings) -> anyhow::Result<Self> {
         let service = settings.services()?;
-        let home = DataHome::open(settings.home()).await;
-        let home = home.map_err(HomeError::of_program)?;
+        let room = room(&settings.server);
+        let build = |home| Self::assemble(home, service, room);
+        DataHome::of_program(settings.home(), build).await
+    }
+
+    async fn assemble(
+        home: DataHome,
+        service: ServiceSettings,
+        room: ServerSettings,
+    ) -> anyhow::Result<Self> {
         let system: (Arc<dyn Clock>, Arc<dyn IdSource>) =
             (Arc::new(SystemClock), Arc::new(SystemIds));
-        let room = room(&settings.server);
         let local = |services: &Services| grpc_kit::local_with(services, &room);
         let sandbox = script_sandbox::build(service.sandbox)
             .await

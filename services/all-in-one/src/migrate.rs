@@ -53,15 +53,24 @@ impl Migrate {
     }
 
     async fn execute_on(&self, options: &PostgresOptions) -> Result<(), PostgresError> {
-        let steps = [SHARED_MIGRATIONS.as_slice(), &MIGRATIONS].concat();
-        let states = PostgresDatabase::migrations(options, &steps).await?;
-        let missing = states.iter().filter(|step| !step.is_applied).count();
-        match self.action {
-            Action::Status => list(states.iter()),
-            Action::Plan => list(states.iter().filter(|step| !step.is_applied)),
-            Action::Apply => apply(options, &steps, self.app_role.as_deref()).await?,
+        let components = [SHARED_MIGRATIONS.as_slice(), &MIGRATIONS].concat();
+        let steps = PostgresDatabase::migrations(options, &components).await?;
+        let missing: Vec<_> = steps.iter().filter(|step| !step.is_applied).collect();
+        match (self.action, &self.app_role) {
+            (Action::Apply, Some(app_role)) => {
+                for component in components {
+                    PostgresDatabase::migrate(options, &[component], app_role).await?;
+                    let of_component = |step: &&&_| is_of(step, component);
+                    missing
+                        .iter()
+                        .filter(of_component)
+                        .for_each(|step| show(step, true));
+                }
+            }
+            (Action::Status, _) => steps.iter().for_each(|step| show(step, step.is_applied)),
+            (Action::Plan | Action::Apply, _) => missing.iter().for_each(|step| show(step, false)),
         }
-        print(&match (self.action, missing) {
+        print(&match (self.action, missing.len()) {
             (_, 0) => "the tables are up to date\n".to_owned(),
             (Action::Apply, missing) => format!("{missing} steps are done\n"),
             (_, missing) => {
@@ -72,41 +81,19 @@ impl Migrate {
     }
 }
 
-/// Carries out the missing steps, and lets the role use the tables. Prints each step once its component is done.
-async fn apply(
-    options: &PostgresOptions,
-    steps: &[Migrations],
-    app_role: Option<&str>,
-) -> Result<(), PostgresError> {
-    for component in steps.chunks(1) {
-        let before = PostgresDatabase::migrations(options, component).await?;
-        PostgresDatabase::migrate(options, component, app_role.unwrap_or_default()).await?;
-        let done = before.into_iter().filter(|step| !step.is_applied);
-        let done: Vec<ServerMigration> = done
-            .map(|step| ServerMigration {
-                is_applied: true,
-                ..step
-            })
-            .collect();
-        list(done.iter());
-    }
-    Ok(())
+fn is_of(step: &ServerMigration, component: Migrations) -> bool {
+    step.component == component.namespace()
 }
 
-fn list<'s>(steps: impl Iterator<Item = &'s ServerMigration>) {
-    for step in steps {
-        let state = match step.is_applied {
-            true => "done",
-            false => "missing",
-        };
-        let ServerMigration {
-            component,
-            number,
-            description,
-            ..
-        } = step;
-        print(&format!(
-            "{state:8} {component} {number:04} {description}\n"
-        ));
-    }
+fn show(step: &ServerMigration, is_done: bool) {
+    let state = if is_done { "done" } else { "missing" };
+    let ServerMigration {
+        component,
+        number,
+        description,
+        ..
+    } = step;
+    print(&format!(
+        "{state:8} {component} {number:04} {description}\n"
+    ));
 }

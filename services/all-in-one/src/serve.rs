@@ -18,7 +18,10 @@ pub(crate) async fn serve(settings: TavernSettings) -> anyhow::Result<ExitCode> 
     let tavern = Tavern::build(&settings).await?;
     let home = tavern.home().clone();
     let loss = tokio::spawn(async move { exit_for_restart(&home.lost().await.to_string()) });
-    check_exposure(&tavern, &settings)?;
+    if let Err(refusal) = check_exposure(&tavern, &settings) {
+        tavern.shutdown().await;
+        return Err(refusal);
+    }
     tavern.recover().await?;
     greet(&tavern, &settings, address).await?;
     let grace = settings.server.drain_grace;

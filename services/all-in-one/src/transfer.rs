@@ -1,7 +1,7 @@
 //! `tavern import`, `tavern export` and `tavern verify`: the data of a Tavern that does not run.
 
 use std::io::{Write, stderr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
@@ -21,8 +21,9 @@ const ALL: [ServiceData; 3] = [
 /// Copy the data of a data directory into a PostgreSQL database.
 ///
 /// Both must be at rest: the files are locked, and a database that a Tavern serves is refused. Rows and runs that
-/// are there already stay, so a command that ended in between is repeated. Every run is verified on the way, and its chain of hashes is
-/// the same afterwards. Blobs, files of conversations and package sets stay in the directory: serve the database with it.
+/// are there already stay, so a command that ended in between is repeated. Every run is verified on the way, and its
+/// chain of hashes is the same afterwards. Blobs, files of conversations and package sets stay in the directory: serve
+/// the database with it.
 #[derive(Args)]
 pub(crate) struct Import {
     /// The data directory.
@@ -51,33 +52,24 @@ pub(crate) struct Verify {
     place: AtRest,
 }
 
+/// The way of a move.
+enum Direction {
+    ToServer,
+    ToFiles,
+}
+
 impl Import {
     /// Copies the data.
     pub(crate) async fn execute(self) -> anyhow::Result<ExitCode> {
-        ensure!(
-            ALL.iter().any(|data| self.from.join(data.file).is_file()),
-            "{} is no data directory: it has none of the files {}",
-            self.from.display(),
-            ALL.map(|data| data.file).join(", ")
-        );
-        let files = DataHome::of_files(self.from).map_err(HomeError::of_program)?;
-        let server = at_database(&self.database).await?;
-        let copied = copy(&files, &server).await;
-        server.close().await;
-        copied?;
-        Ok(ExitCode::SUCCESS)
+        ensure_data_in(&self.from)?;
+        transfer(self.from, &self.database, Direction::ToServer).await
     }
 }
 
 impl Export {
     /// Copies the data.
     pub(crate) async fn execute(self) -> anyhow::Result<ExitCode> {
-        let files = DataHome::of_files(self.to).map_err(HomeError::of_program)?;
-        let server = at_database(&self.database).await?;
-        let copied = copy(&server, &files).await;
-        server.close().await;
-        copied?;
-        Ok(ExitCode::SUCCESS)
+        transfer(self.to, &self.database, Direction::ToFiles).await
     }
 }
 
@@ -88,6 +80,9 @@ impl Verify {
             self.place.is_named(),
             "name the place of the data by `--data-dir` or `--database`"
         );
+        if let Some(directory) = self.place.data_dir() {
+            ensure_data_in(directory)?;
+        }
         let home = self.place.open().await?;
         let mut verified = Ok(());
         for data in &ALL {
@@ -100,6 +95,33 @@ impl Verify {
         verified?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Refuses a directory without the files of a Tavern, as after a mistyped name.
+fn ensure_data_in(directory: &Path) -> anyhow::Result<()> {
+    ensure!(
+        ALL.iter().any(|data| directory.join(data.file).is_file()),
+        "{} is no data directory: it has none of the files {}",
+        directory.display(),
+        ALL.map(|data| data.file).join(", ")
+    );
+    Ok(())
+}
+
+async fn transfer(
+    directory: PathBuf,
+    database: &str,
+    direction: Direction,
+) -> anyhow::Result<ExitCode> {
+    let files = DataHome::of_files(directory).map_err(HomeError::of_program)?;
+    let server = at_database(database).await?;
+    let copied = match direction {
+        Direction::ToServer => copy(&files, &server).await,
+        Direction::ToFiles => copy(&server, &files).await,
+    };
+    server.close().await;
+    copied?;
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn copy(from: &DataHome, to: &DataHome) -> anyhow::Result<()> {
@@ -151,35 +173,43 @@ mod tests {
 
     use all_in_one::settings::MIGRATIONS;
     use data_home::SHARED_MIGRATIONS;
-    use sql_store::{SqliteDatabase, SqliteOptions, TableShape, copy::tables_of_file};
+    use sql_store::{SqliteDatabase, SqliteOptions, TableShape, copy::columns_of_file};
 
     use super::*;
 
+    /// The number that each database assigns to an entry by itself.
+    const ASSIGNED: (&str, &str) = ("knowledge_entries", "entry");
+
     #[tokio::test]
-    async fn every_table_of_a_file_has_one_at_a_server() {
+    async fn every_column_of_a_file_has_one_at_a_server() {
         let migrations = [SHARED_MIGRATIONS.as_slice(), &MIGRATIONS].concat();
         let database = postgres_kit::databases::at_server(&migrations).await;
         let Some(sql_store::Database::Postgres(server)) = database else {
             return;
         };
-        let names = async |schema: &str| {
+        let columns = async |schema: &str| {
             let shapes = TableShape::of_schema(&server, schema).await;
-            let names = shapes.expect("they are read").into_iter();
-            names.map(|table| table.name).collect::<BTreeSet<_>>()
+            let shapes = shapes.expect("they are read");
+            let columns = shapes.iter().flat_map(|table| {
+                let named = |column: &str| (table.name.clone(), column.to_owned());
+                table.names().map(named).collect::<Vec<_>>()
+            });
+            columns.collect::<BTreeSet<_>>()
         };
-        let shared = names("core").await;
+        let shared = columns("core").await;
         for data in &ALL {
             let directory = tempfile::tempdir().expect("a directory");
             let options = SqliteOptions::new(directory.path().join(data.file));
             let file = SqliteDatabase::open(options, data.in_file).await;
             let file = file.expect("it opens");
-            let own = names(data.schema).await;
-            let in_file = tables_of_file(&file).await.expect("they are read");
-            assert!(in_file.len() > 3, "{in_file:?}");
-            for table in in_file {
+            let own = columns(data.schema).await;
+            let in_file = columns_of_file(&file).await.expect("they are read");
+            assert!(in_file.len() > 20, "{in_file:?}");
+            for column in in_file {
+                let is_assigned = (column.0.as_str(), column.1.as_str()) == ASSIGNED;
                 assert!(
-                    own.contains(&table) || shared.contains(&table),
-                    "{} would lose {table}",
+                    own.contains(&column) || shared.contains(&column) || is_assigned,
+                    "{} would lose {column:?}",
                     data.service
                 );
             }

@@ -111,9 +111,9 @@ impl DataHome {
     /// # Errors
     /// [`HomeError`] names the obstacle and the remedy.
     pub async fn open(settings: HomeSettings) -> Result<Self, HomeError> {
-        let home = Self::of_files(&settings.directory)?;
+        let files = Self::of_files(&settings.directory)?;
         if settings.database.address.is_empty() {
-            return Ok(home);
+            return Ok(files);
         }
         let options = PostgresOptions {
             readers: READERS,
@@ -125,8 +125,32 @@ impl DataHome {
             lease: settings.database.lease,
             ..MemberSettings::new(settings.services, settings.address)
         };
-        let membership = Membership::join(database, member).await?;
-        Ok(home.shared(membership))
+        Ok(Self {
+            membership: Some(Membership::join(database, member).await?),
+            ..files
+        })
+    }
+
+    /// Opens the home of a program, and puts the program together there. A program that does not start leaves the
+    /// members, so that the next start waits for no lease.
+    ///
+    /// # Errors
+    /// [`Misplaced`] for a home that cannot be used until an operator has acted; another error of the home, or that of
+    /// `build`.
+    pub async fn of_program<P, E, B>(
+        settings: HomeSettings,
+        build: impl FnOnce(Self) -> B,
+    ) -> anyhow::Result<P>
+    where
+        B: Future<Output = Result<P, E>>,
+        E: Into<anyhow::Error>,
+    {
+        let home = Self::open(settings).await.map_err(HomeError::of_program)?;
+        let built = build(home.clone()).await;
+        if built.is_err() {
+            home.close().await;
+        }
+        built.map_err(Into::into)
     }
 
     /// Opens a directory in which every table and log is a file.
@@ -138,15 +162,6 @@ impl DataHome {
             directory: DataDir::open(directory)?,
             membership: None,
         })
-    }
-
-    /// Returns a home with the same directory whose tables and logs are in the database of a member.
-    #[must_use]
-    pub fn shared(self, membership: Membership) -> Self {
-        Self {
-            membership: Some(membership),
-            ..self
-        }
     }
 
     /// Returns the database that other processes share, if there is one.

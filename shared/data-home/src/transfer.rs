@@ -3,7 +3,7 @@
 use run_log::{LogAtRest, LogCount, TransferError};
 use sql_store::{
     DataDirError, Database, Migrations, OpenError, PostgresDatabase, SqliteDatabase, SqliteOptions,
-    TableShape,
+    Statement, TableShape,
 };
 
 use crate::{DataHome, LogOptions};
@@ -69,6 +69,14 @@ pub enum MoveError {
         /// The reason.
         source: TransferError,
     },
+    /// A file has documents that this version does not move.
+    #[error("{file} has documents of the kind {kind}, which this version does not know")]
+    UnknownKind {
+        /// The file.
+        file: &'static str,
+        /// The kind.
+        kind: String,
+    },
     /// A database failed.
     #[error("the database failed")]
     Database(#[from] sqlx::Error),
@@ -86,12 +94,11 @@ struct Files {
 impl Files {
     /// Opens the files of a service. A missing one is made where they are written to, and empty where they are read.
     async fn open(home: &DataHome, data: &ServiceData) -> Result<Self, MoveError> {
-        let file = |name| Ok::<_, MoveError>(SqliteOptions::new(home.directory.file(name)?));
-        let tables = SqliteDatabase::open(file(data.file)?, data.in_file).await?;
+        let options = SqliteOptions::new(home.directory.file(data.file)?);
+        let tables = SqliteDatabase::open(options, data.in_file).await?;
         let mut logs = Vec::new();
         for log in data.logs {
-            let opened = SqliteDatabase::open(file(log.file)?, &[run_log::MIGRATIONS]).await?;
-            logs.push((*log, opened));
+            logs.push((*log, home.log_file(*log).await?));
         }
         Ok(Self { tables, logs })
     }
@@ -122,13 +129,16 @@ impl DataHome {
             _ => return Err(MoveError::SamePlaces),
         };
         let tables = Database::from(files.tables.clone());
+        if to.is_shared() {
+            refuse_other_kinds(&tables, data).await?;
+        }
         let at_server = Database::from(server.clone());
         let (from, into) = match to.is_shared() {
             true => (&tables, &at_server),
             false => (&at_server, &tables),
         };
         for (table, condition) in shapes(&files.tables, server, data).await? {
-            let rows = table.copy_where(from, into, &condition).await?;
+            let rows = table.copy(from, into, &condition).await?;
             let table = table.name;
             report(Moved::Rows { table, rows });
         }
@@ -171,29 +181,49 @@ impl DataHome {
         data: &ServiceData,
         mut report: impl FnMut(Moved),
     ) -> Result<(), MoveError> {
-        let files = match self.is_shared() {
-            true => None,
-            false => Some(Files::open(self, data).await?),
-        };
-        for (place, options) in data.logs.iter().enumerate() {
+        for options in data.logs {
             let log = options.name;
-            let at_rest = match (&files, self.server()) {
-                (Some(files), _) => LogAtRest::in_file(files.logs[place].1.clone()),
-                (None, Some(server)) => LogAtRest::at_server(server.clone(), log),
-                (None, None) => return Err(MoveError::SamePlaces),
+            let count = match self.server() {
+                Some(server) => LogAtRest::at_server(server.clone(), log).verify().await,
+                None => {
+                    let file = self.log_file(*options).await?;
+                    let count = LogAtRest::in_file(file.clone()).verify().await;
+                    file.close().await;
+                    count
+                }
             };
-            let counted = at_rest.verify(|_| ()).await;
-            let count = counted.map_err(|source| MoveError::Log { log, source })?;
             report(Moved::Runs {
                 log,
-                count,
+                count: count.map_err(|source| MoveError::Log { log, source })?,
                 is_done: true,
             });
         }
-        if let Some(files) = files {
-            files.close().await;
-        }
         Ok(())
+    }
+
+    /// Opens the file of a log as tables alone.
+    async fn log_file(&self, log: LogOptions) -> Result<SqliteDatabase, MoveError> {
+        let options = SqliteOptions::new(self.directory.file(log.file)?);
+        Ok(SqliteDatabase::open(options, &[run_log::MIGRATIONS]).await?)
+    }
+}
+
+/// Refuses a file with documents of kinds that are not the service's, since they would be left behind.
+async fn refuse_other_kinds(tables: &Database, data: &ServiceData) -> Result<(), MoveError> {
+    let mut other = Statement::new(
+        "SELECT kind FROM (SELECT kind FROM document UNION SELECT kind FROM document_revision) AS kinds \
+         WHERE kind NOT IN (",
+    );
+    other
+        .push_list(data.kinds.iter().copied())
+        .push(") LIMIT 1");
+    let other: Option<(String,)> = tables.reader().fetch_optional(other).await?;
+    match other {
+        None => Ok(()),
+        Some((kind,)) => Err(MoveError::UnknownKind {
+            file: data.file,
+            kind,
+        }),
     }
 }
 
@@ -203,11 +233,11 @@ async fn shapes(
     server: &PostgresDatabase,
     data: &ServiceData,
 ) -> Result<Vec<(TableShape, String)>, sqlx::Error> {
-    let known = sql_store::copy::tables_of_file(file).await?;
-    let mut shapes = Vec::new();
-    for table in TableShape::of_schema(server, data.schema).await? {
-        shapes.push((table, String::new()));
-    }
+    let known = sql_store::copy::columns_of_file(file).await?;
+    let own = TableShape::of_schema(server, data.schema)
+        .await?
+        .into_iter();
+    let mut shapes: Vec<_> = own.map(|table| (table, String::new())).collect();
     let kinds: Vec<String> = data.kinds.iter().map(|kind| format!("'{kind}'")).collect();
     for table in TableShape::of_schema(server, OF_ALL).await? {
         let condition = match table.name.as_str() {
@@ -218,6 +248,6 @@ async fn shapes(
         shapes.push((table, condition));
     }
     // Other tables are made of these, or have no counterpart in a file.
-    shapes.retain(|(table, _)| known.contains(&table.name));
+    shapes.retain(|(table, _)| known.iter().any(|(name, _)| *name == table.name));
     Ok(shapes)
 }

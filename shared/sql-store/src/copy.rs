@@ -3,15 +3,9 @@
 //! The shape of a table is read from the server; the columns of both have the same names. Rows that are there already
 //! stay as they are, so a copy that ended in between is repeated.
 
-use std::collections::BTreeMap;
+use sqlx::{FromRow, Row, postgres::PgPool};
 
-use sqlx::{
-    FromRow, Row,
-    postgres::{PgPool, PgRow},
-    sqlite::SqliteRow,
-};
-
-use crate::{Database, PostgresDatabase, SqliteDatabase, Statement, Value};
+use crate::{Database, PostgresDatabase, SqliteDatabase, Statement, Value, statement::bound};
 
 /// The number of rows that are copied together.
 const ROWS: usize = 200;
@@ -32,6 +26,26 @@ pub struct TableShape {
 struct Column {
     name: String,
     kind: String,
+}
+
+/// Reads the rows of a query by the kinds of its columns.
+macro_rules! cells {
+    ($database:expr, $query:expr, $columns:expr) => {{
+        let mut rows = Vec::new();
+        for row in $query.fetch_all($database.reader()).await? {
+            let mut cells = Vec::with_capacity($columns.len());
+            for (place, column) in $columns.iter().enumerate() {
+                cells.push(match column.kind.as_str() {
+                    "boolean" => Value::Boolean(row.try_get(place)?),
+                    "bytea" => Value::Bytes(row.try_get(place)?),
+                    "text" => Value::Text(row.try_get(place)?),
+                    _ => Value::Integer(row.try_get(place)?),
+                });
+            }
+            rows.push(cells);
+        }
+        Ok(rows)
+    }};
 }
 
 /// The rows of one copy, in the order of the shape's columns.
@@ -80,19 +94,12 @@ impl TableShape {
         Ok(key.map(|key| Self { name, columns, key }))
     }
 
-    /// Copies the rows of a table to another database. Returns the number of those that were not there.
+    /// Copies the rows that meet a condition, which is written in the program, to another database; all for an empty one.
+    /// Returns the number of those that were not there.
     ///
     /// # Errors
     /// The database's error.
-    pub async fn copy(&self, from: &Database, to: &Database) -> Result<u64, sqlx::Error> {
-        self.copy_where(from, to, "").await
-    }
-
-    /// Copies the rows that meet a condition, which is written in the program; all for an empty one.
-    ///
-    /// # Errors
-    /// The database's error.
-    pub async fn copy_where(
+    pub async fn copy(
         &self,
         from: &Database,
         to: &Database,
@@ -112,13 +119,17 @@ impl TableShape {
         }
     }
 
+    /// Returns the columns that identify a row, in the order of the key.
     fn key_of(&self, row: &[Value]) -> Vec<Value> {
-        let cells: BTreeMap<&str, &Value> = self.names().zip(row).collect();
-        let key = self.key.iter().filter_map(|name| cells.get(name.as_str()));
-        key.map(|value| (*value).clone()).collect()
+        let places = self
+            .key
+            .iter()
+            .filter_map(|name| self.names().position(|it| it == name));
+        places.filter_map(|place| row.get(place).cloned()).collect()
     }
 
-    fn names(&self) -> impl Iterator<Item = &str> {
+    /// Returns the names of the columns that are copied.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
         self.columns.iter().map(|column| column.name.as_str())
     }
 
@@ -147,55 +158,15 @@ impl TableShape {
             page.push_list(last.iter().cloned()).push(")");
         }
         page.push_names(&format!(" ORDER BY {key} LIMIT {ROWS}"));
+        let (text, arguments) = page.into_parts()?;
         match from {
-            Database::Sqlite(file) => self.of_file(file, page).await,
-            Database::Postgres(server) => self.of_server(server, page).await,
+            Database::Sqlite(file) => {
+                cells!(file, bound!(sqlx::query(text), arguments), self.columns)
+            }
+            Database::Postgres(server) => {
+                cells!(server, bound!(sqlx::query(text), arguments), self.columns)
+            }
         }
-    }
-
-    async fn of_file(&self, file: &SqliteDatabase, page: Statement) -> Result<Rows, sqlx::Error> {
-        let (text, arguments) = page.into_parts()?;
-        let query = crate::statement::bound!(sqlx::query(text), arguments);
-        let rows: Vec<SqliteRow> = query.fetch_all(file.reader()).await?;
-        let read = |row: &SqliteRow| {
-            let cells = self.columns.iter().enumerate();
-            let cells = cells.map(|(place, column)| {
-                Ok(match column.kind.as_str() {
-                    "boolean" => Value::Boolean(row.try_get(place)?),
-                    "bytea" => Value::Bytes(row.try_get(place)?),
-                    "text" => Value::Text(row.try_get(place)?),
-                    _ => Value::Integer(row.try_get(place)?),
-                })
-            });
-            cells.collect()
-        };
-        rows.iter().map(read).collect()
-    }
-
-    async fn of_server(
-        &self,
-        server: &PostgresDatabase,
-        page: Statement,
-    ) -> Result<Rows, sqlx::Error> {
-        let (text, arguments) = page.into_parts()?;
-        let query = crate::statement::bound!(sqlx::query(text), arguments);
-        let rows: Vec<PgRow> = query.fetch_all(server.reader()).await?;
-        let read = |row: &PgRow| {
-            let cells = self.columns.iter().enumerate();
-            let cells = cells.map(|(place, column)| {
-                Ok(match column.kind.as_str() {
-                    "boolean" => Value::Boolean(row.try_get(place)?),
-                    "bytea" => Value::Bytes(row.try_get(place)?),
-                    "text" => Value::Text(row.try_get(place)?),
-                    "integer" => {
-                        Value::Integer(row.try_get::<Option<i32>, _>(place)?.map(i64::from))
-                    }
-                    _ => Value::Integer(row.try_get(place)?),
-                })
-            });
-            cells.collect()
-        };
-        rows.iter().map(read).collect()
     }
 
     fn insert(&self, rows: Rows) -> Statement {
@@ -211,14 +182,16 @@ impl TableShape {
     }
 }
 
-/// Returns the names of the tables of a file, apart from those of SQLite, of migrations and of full-text indexes.
+/// Returns the tables of a file and the columns of each, apart from those of SQLite, of migrations and of full-text
+/// indexes.
 ///
 /// # Errors
 /// The database's error.
-pub async fn tables_of_file(file: &SqliteDatabase) -> Result<Vec<String>, sqlx::Error> {
-    sqlx::query_scalar(
-        "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' \
-         AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND name NOT LIKE '\\_migrations\\_%' ESCAPE '\\' ORDER BY name",
+pub async fn columns_of_file(file: &SqliteDatabase) -> Result<Vec<(String, String)>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT it.name, info.name FROM pragma_table_list AS it JOIN pragma_table_info(it.name) AS info \
+         WHERE it.schema = 'main' AND it.type = 'table' AND it.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' \
+         AND it.name NOT LIKE '\\_migrations\\_%' ESCAPE '\\' ORDER BY it.name, info.cid",
     )
     .fetch_all(file.reader())
     .await

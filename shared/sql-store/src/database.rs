@@ -4,7 +4,7 @@ use sqlx::{PgConnection, Postgres, Sqlite, SqliteConnection};
 
 use crate::{
     PostgresDatabase, Reader, SqliteDatabase, Statement,
-    statement::{StoredRow, Value, bound},
+    statement::{StoredRow, Value, bound, connection},
 };
 
 /// A database of either kind. Clones are handles of the same.
@@ -46,8 +46,11 @@ impl Database {
         match self {
             Self::Sqlite(database) => Ok(Transaction::Sqlite(database.begin_write().await?)),
             Self::Postgres(database) => {
-                let begun = self.reader().repeated(|| database.reader().begin()).await;
-                Ok(Transaction::Postgres(begun?))
+                let begin = || async {
+                    let connection = connection(database.reader()).await?;
+                    sqlx::Transaction::begin(connection, None).await
+                };
+                Ok(Transaction::Postgres(self.reader().repeated(begin).await?))
             }
         }
     }
@@ -66,8 +69,9 @@ impl Database {
                     query.execute(database.writer()).await.map(drop)
                 }
                 Self::Postgres(database) => {
+                    let mut connection = connection(database.reader()).await?;
                     let query = bound!(sqlx::query(text), arguments);
-                    query.execute(database.reader()).await.map(drop)
+                    query.execute(&mut *connection).await.map(drop)
                 }
             }
         };

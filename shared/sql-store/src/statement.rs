@@ -4,7 +4,8 @@ use std::{borrow::Cow, time::Duration};
 
 use futures::TryStreamExt;
 use sqlx::{
-    AssertSqlSafe, ConnectOptions, Connection, FromRow,
+    AssertSqlSafe, ConnectOptions, Connection, FromRow, Postgres,
+    pool::PoolConnection,
     postgres::{PgPool, PgRow},
     sqlite::{SqlitePool, SqliteRow},
 };
@@ -15,7 +16,7 @@ use crate::{ErrorClass, NulText, classify};
 const REPEATS: u32 = 16;
 
 /// The time between two looks at a server while a connection is awaited.
-const LOOK: Duration = Duration::from_millis(300);
+const LOOK: Duration = Duration::from_millis(150);
 
 /// A statement with its arguments. Its text consists of parts that are written in the program, and names the
 /// arguments `$1`, `$2` and so on, in the order in which they are bound.
@@ -75,8 +76,9 @@ impl Statement {
         }
     }
 
-    /// Makes a statement of a text with names of tables and columns that a database has.
-    pub(crate) fn of_names(text: String) -> Self {
+    /// Makes a statement of a text with names of tables and columns, which come from a database or from the names of
+    /// tenants: those have no quotation mark.
+    pub fn of_names(text: String) -> Self {
         Self {
             text: Cow::Owned(text),
             arguments: Vec::new(),
@@ -184,7 +186,9 @@ macro_rules! on {
                 let $query = bound!(sqlx::query_as::<_, $row>(text), arguments);
                 $run
             }
-            Reader::Postgres($pool) => {
+            Reader::Postgres(pool) => {
+                let mut connection = connection(pool).await?;
+                let $pool = &mut *connection;
                 let $query = bound!(sqlx::query_as::<_, $row>(text), arguments);
                 $run
             }
@@ -242,25 +246,21 @@ impl Reader {
         let mut rows = Vec::new();
         let mut begun = false;
         let mut repeats = 0..REPEATS;
-        self.await_connection().await?;
         loop {
-            let read = on!(self, statement.clone(), T, |query, pool| {
-                let mut stream = query.fetch(pool);
-                loop {
-                    match stream.try_next().await {
-                        Ok(Some(row)) => {
-                            begun = true;
-                            if !keep(&row) {
-                                break Ok(());
-                            }
-                            rows.push(row);
+            let read = async {
+                on!(self, statement.clone(), T, |query, pool| {
+                    let mut stream = query.fetch(pool);
+                    while let Some(row) = stream.try_next().await? {
+                        begun = true;
+                        if !keep(&row) {
+                            break;
                         }
-                        Ok(None) => break Ok(()),
-                        Err(error) => break Err(error),
+                        rows.push(row);
                     }
-                }
-            });
-            match read {
+                    Ok(())
+                })
+            };
+            match read.await {
                 Ok(()) => return Ok(rows),
                 Err(error)
                     if !begun && repeats.next().is_some() && self.may_repeat(&error).await => {}
@@ -274,7 +274,6 @@ impl Reader {
     where
         A: Future<Output = Result<T, sqlx::Error>>,
     {
-        self.await_connection().await?;
         let mut repeats = 0..REPEATS;
         loop {
             match attempt().await {
@@ -282,19 +281,6 @@ impl Reader {
                 done => return done,
             }
         }
-    }
-
-    /// Waits for a connection of the pool. A pool without one waits alike for its users and for a server that refuses; the
-    /// second is reported soon.
-    async fn await_connection(&self) -> Result<(), sqlx::Error> {
-        let Self::Postgres(pool) = self else {
-            return Ok(());
-        };
-        if pool.num_idle() > 0 {
-            return Ok(());
-        }
-        // It is rare, and its state is large.
-        Box::pin(connection_or_refusal(pool)).await
     }
 
     /// Whether an attempt that failed may be repeated: its connection had died with its server, and one that lives can be
@@ -307,10 +293,11 @@ impl Reader {
             return false;
         }
         for _ in 0..=pool.size() {
-            if self.await_connection().await.is_err() {
-                return false;
-            }
-            match sqlx::query("SELECT 1").execute(pool).await {
+            let asked = async {
+                let mut connection = connection(pool).await?;
+                sqlx::query("SELECT 1").execute(&mut *connection).await
+            };
+            match asked.await {
                 Ok(_) => return true,
                 Err(error) if classify(&error) == ErrorClass::Disconnected => {}
                 Err(_) => return false,
@@ -320,9 +307,22 @@ impl Reader {
     }
 }
 
-async fn connection_or_refusal(pool: &PgPool) -> Result<(), sqlx::Error> {
+/// Returns a connection of a pool. A pool that has none waits alike for its users and for a server that refuses; the
+/// second is reported soon.
+///
+/// # Errors
+/// The database's error.
+pub(crate) async fn connection(pool: &PgPool) -> Result<PoolConnection<Postgres>, sqlx::Error> {
+    match pool.try_acquire() {
+        Some(idle) => Ok(idle),
+        // It is rare, and its state is large.
+        None => Box::pin(new_connection(pool)).await,
+    }
+}
+
+async fn new_connection(pool: &PgPool) -> Result<PoolConnection<Postgres>, sqlx::Error> {
     tokio::select! {
-        acquired = pool.acquire() => acquired.map(drop),
+        acquired = pool.acquire() => acquired,
         refusal = refusal(pool) => Err(refusal),
     }
 }

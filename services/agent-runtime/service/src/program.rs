@@ -1,6 +1,6 @@
 //! The agent runtime as a program: the parts that grpc-kit starts and ends.
 
-use data_home::{DataHome, HomeError};
+use data_home::DataHome;
 use grpc_kit::{Need, Program, ServerSettings, ServiceName, Services, neighbour};
 use telemetry::TelemetrySettings;
 
@@ -30,9 +30,8 @@ impl Program for AgentRuntime {
             neighbour(&settings.registry, &settings.server, ServiceName::Registry)?,
             neighbour(&settings.workflow, &settings.server, ServiceName::Workflow)?,
         );
-        let home = DataHome::open(settings.home()).await;
-        let home = home.map_err(HomeError::of_program)?;
-        Ok(crate::build_at(home, settings, peers, Environment::system()).await?)
+        let build = |home| crate::build_at(home, settings.clone(), peers, Environment::system());
+        DataHome::of_program(settings.home(), build).await
     }
 
     fn services(&self) -> Services {

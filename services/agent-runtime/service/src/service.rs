@@ -21,7 +21,7 @@ use contracts::tavern::agent::v1::{
 };
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
 use data_home::{DataHome, LogOptions, ServiceData};
-use documents::{DocumentParts, StoredDocuments};
+use documents::{DocumentParts, Kind as _, StoredDocuments};
 use grpc_kit::{Failure, Services};
 use model_client::Models;
 use run_events::{Neighbours, RetentionSettings, Runs};
@@ -58,7 +58,7 @@ pub const DATA: ServiceData = ServiceData {
     file: "agent-runtime.db",
     in_file: &[documents::MIGRATIONS, store::MIGRATIONS],
     schema: "agent",
-    kinds: &["profile", "scene", "project"],
+    kinds: &[ProfileKind::NAME, SceneKind::NAME, ProjectKind::NAME],
     logs: &[LOG],
 };
 

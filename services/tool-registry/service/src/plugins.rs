@@ -24,7 +24,7 @@ mod lock;
 mod planned;
 mod revise;
 mod scan;
-mod state;
+pub(crate) mod state;
 mod surroundings;
 mod watcher;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use core_types::{SystemClock, SystemIds};
-use data_home::{DataHome, HomeError};
+use data_home::DataHome;
 use grpc_kit::{
     Need, Program, ServerSettings, ServiceName, Services, neighbour, program::Misplaced,
 };
@@ -33,14 +33,15 @@ impl Program for ToolRegistry {
             neighbour(&settings.agent, &settings.server, ServiceName::Agent)?,
         );
         let peers = peers.proven(settings.server.tls.proves_peers());
-        let home = DataHome::open(settings.home()).await;
-        let home = home.map_err(HomeError::of_program)?;
         let (clock, ids) = (Arc::new(SystemClock), Arc::new(SystemIds));
-        let built = crate::build_at(home, &settings, peers, (clock, ids)).await;
-        built.map_err(|error| match error {
-            Error::KeysNeedProof { .. } => Misplaced(error.into()).into(),
-            error => error.into(),
-        })
+        let build = async |home| {
+            let built = crate::build_at(home, &settings, peers, (clock, ids)).await;
+            built.map_err(|error| match error {
+                Error::KeysNeedProof { .. } => Misplaced(error.into()).into(),
+                error => anyhow::Error::from(error),
+            })
+        };
+        DataHome::of_program(settings.home(), build).await
     }
 
     fn services(&self) -> Services {

@@ -41,7 +41,7 @@ use crate::{
     identities::{Identities, Issuers},
     ledger::Ledger,
     peers::Peers,
-    plugins::{PluginCatalogue, PluginSettings, Skipped, Surroundings},
+    plugins::{self, PluginCatalogue, PluginSettings, Skipped, Surroundings},
     rpc::{
         ApprovalRpc, AuditRpc, Audited, CallRpc, CatalogueRpc, IdentityRpc, PluginRpc, TenantRpc,
         ToolSearchRpc, WorkspaceRpc,
@@ -76,12 +76,12 @@ pub const DATA: ServiceData = ServiceData {
     in_file: &store::IN_FILE,
     schema: "registry",
     kinds: &[
-        "tool",
-        "backend",
-        "plugin_options",
-        "plugin_switches",
-        "plugin_state",
-        "plugin_plan",
+        store::tools_of(Tenant::DEFAULT).kind,
+        store::backends_of(Tenant::DEFAULT).kind,
+        store::plugin_options_of(Tenant::DEFAULT).kind,
+        store::switches_of(Tenant::DEFAULT).kind,
+        plugins::state::STATE.kind,
+        plugins::state::PLANS.kind,
     ],
     logs: &[EFFECTS, RUNS, crate::audit::LOG],
 };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use core_types::{SystemClock, SystemIds};
-use data_home::{DataHome, HomeError};
+use data_home::DataHome;
 use grpc_kit::{Need, Program, ServerSettings, ServiceName, Services, neighbour};
 use telemetry::TelemetrySettings;
 
@@ -30,10 +30,9 @@ impl Program for WorkflowExecution {
             neighbour(&settings.sandbox, &settings.server, ServiceName::Sandbox)?,
             neighbour(&settings.agent, &settings.server, ServiceName::Agent)?,
         );
-        let home = DataHome::open(settings.home()).await;
-        let home = home.map_err(HomeError::of_program)?;
         let (clock, ids) = (Arc::new(SystemClock), Arc::new(SystemIds));
-        Ok(crate::build_at(home, settings, peers, (clock, ids)).await?)
+        let build = |home| crate::build_at(home, settings.clone(), peers, (clock, ids));
+        DataHome::of_program(settings.home(), build).await
     }
 
     fn services(&self) -> Services {

@@ -6,13 +6,13 @@ use contracts::tavern::workflow::v1::schedule_service_server::ScheduleServiceSer
 use contracts::tavern::workflow::v1::workflow_service_server::WorkflowServiceServer;
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
 use data_home::{DataHome, LogOptions, ServiceData};
-use documents::{DocumentParts, DocumentStore, StoredDocuments};
+use documents::{DocumentParts, DocumentStore, Kind as _, StoredDocuments};
 use grpc_kit::Services;
 use run_events::{Neighbours, RetentionSettings, Runs, retention::RunsOnly};
 use sql_store::Database;
 
 use crate::error::Error;
-use crate::library::{Library, NodeTypes};
+use crate::library::{Library, NodeTypes, WorkflowKind};
 use crate::peers::Peers;
 use crate::rpc::{Rpc, ScheduleRpc};
 use crate::runner::{self, DefinitionStore, Inner, ScheduleTicker, Schedules};
@@ -32,7 +32,7 @@ pub const DATA: ServiceData = ServiceData {
     file: "workflow-execution.db",
     in_file: &[documents::MIGRATIONS, MIGRATIONS],
     schema: "workflow",
-    kinds: &["workflow"],
+    kinds: &[WorkflowKind::NAME],
     logs: &[LOG],
 };
 

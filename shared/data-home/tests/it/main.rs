@@ -160,3 +160,18 @@ async fn settings_that_fail_again_end_a_program_with_their_own_code_and_show_no_
         "{error:#}"
     );
 }
+
+#[tokio::test]
+async fn a_program_that_does_not_start_leaves_no_lease_for_the_next_start_to_wait_for() {
+    let Some(address) = database().await else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let mut settings = at(&directory, &address, "calls");
+    settings.database.lease = Duration::from_secs(600);
+    let build = async |_home| Err::<(), _>(anyhow::anyhow!("a file is missing"));
+    let failed = DataHome::of_program(settings.clone(), build).await;
+    assert_eq!(failed.unwrap_err().to_string(), "a file is missing");
+    let next = tokio::time::timeout(Duration::from_secs(120), DataHome::open(settings));
+    next.await.unwrap().unwrap().close().await;
+}

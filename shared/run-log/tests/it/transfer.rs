@@ -122,8 +122,8 @@ async fn runs_move_to_a_server_and_back_with_their_chains() {
     assert_eq!(rest.runs + rest.present, total);
     let again = from_log.copy_to(&at_server, |_| ()).await.unwrap();
     assert_eq!((again.runs, again.present), (0, total));
-    let verified = at_server.verify(|_| ()).await.unwrap();
-    assert_eq!(verified, from_log.verify(|_| ()).await.unwrap());
+    let verified = at_server.verify().await.unwrap();
+    assert_eq!(verified, from_log.verify().await.unwrap());
     from.close().await;
 
     let membership = join(&url).await;
@@ -180,7 +180,7 @@ async fn a_damaged_run_is_named_and_not_copied() {
         let (to, to_log) = file(&directory, "b.db").await;
         for refused in [
             from_log.copy_to(&to_log, |_| ()).await,
-            from_log.verify(|_| ()).await,
+            from_log.verify().await,
         ] {
             let Err(TransferError::Damaged {
                 run,
@@ -191,7 +191,7 @@ async fn a_damaged_run_is_named_and_not_copied() {
             };
             assert_eq!((run, place), (run_id(2), sequence), "{statement}");
         }
-        assert_eq!(to_log.verify(|_| ()).await.unwrap().runs, 0);
+        assert_eq!(to_log.verify().await.unwrap().runs, 0);
         from.close().await;
         to.close().await;
     }

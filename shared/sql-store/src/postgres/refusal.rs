@@ -26,6 +26,9 @@ pub enum PostgresError {
         "a pooler answered, not PostgreSQL ({0}); connect to the server itself, as a transaction pooler loses the state of sessions"
     )]
     Pooler(String),
+    /// The role may not do this.
+    #[error("the role may not change the tables ({0}); migrate as the role that owns the database")]
+    Rights(String),
     /// The server cannot be reached.
     #[error("the database cannot be reached ({0}); check that it runs, and the address")]
     Unreachable(String),
@@ -96,6 +99,7 @@ impl PostgresError {
                 let message = reported.message().to_owned();
                 match reported.code().as_deref() {
                     Some("28000" | "28P01") => Self::Login(message),
+                    Some("42501") => Self::Rights(message),
                     Some("3D000") => Self::NoSuchDatabase(message),
                     // PgBouncer refuses the settings of sessions.
                     Some("08P01") if message.contains("startup parameter") => Self::Pooler(message),

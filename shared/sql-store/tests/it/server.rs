@@ -1,7 +1,9 @@
 //! The properties that a server must have, and the sentence for each one that it lacks.
 
+use std::time::Duration;
+
 use postgres_kit::{Database, Server, databases::options};
-use sql_store::{Migrations, PostgresDatabase, PostgresOptions, Statement};
+use sql_store::{ErrorClass, Migrations, PostgresDatabase, PostgresOptions, Statement, classify};
 
 /// The component of these tests.
 fn component() -> [Migrations; 1] {
@@ -37,6 +39,13 @@ async fn a_database_that_is_migrated_is_accepted_and_migrating_again_changes_not
     assert_eq!(
         open().await,
         "the tables of 'counters' are not up to date; run `tavern migrate`"
+    );
+    let as_app = options(&database.url);
+    let refused = PostgresDatabase::migrate(&as_app, &component(), database.app_role).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(
+        refused.starts_with("the role may not change the tables"),
+        "{refused}"
     );
     for _ in 0..2 {
         migrate(&database).await.unwrap();
@@ -174,4 +183,42 @@ async fn a_statement_runs_again_where_its_connection_had_died() {
                     WHERE datname = current_database() AND pid <> pg_backend_pid()";
         sqlx::query(kill).execute(&mut beside).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_is_reported_before_the_wait_for_a_connection_ends() {
+    let Some(server) = postgres_kit::Server::start(&[]).unwrap() else {
+        return;
+    };
+    let database = server.database().unwrap();
+    migrate(&database).await.unwrap();
+    let patient = PostgresOptions {
+        acquire_timeout: Duration::from_secs(600),
+        ..options(&database.url)
+    };
+    let opened = PostgresDatabase::open(patient, &component()).await;
+    let counters = sql_store::Database::from(opened.unwrap());
+    let read = || Statement::new("SELECT value FROM counters");
+    let (none, any): (Vec<(i64,)>, _) = (Vec::new(), counters.reader());
+    assert_eq!(any.fetch_all::<(i64,)>(read()).await.unwrap(), none);
+    server.stop("immediate").unwrap();
+    let asked = async {
+        let errors = [
+            any.fetch_all::<(i64,)>(read()).await.map(drop),
+            any.fetch_optional::<(i64,)>(read()).await.map(drop),
+            counters
+                .execute(Statement::new("DELETE FROM counters"))
+                .await,
+            counters.begin().await.map(drop),
+        ];
+        for error in errors {
+            let class = classify(&error.unwrap_err());
+            assert_eq!(class, ErrorClass::Disconnected);
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(120), asked)
+        .await
+        .unwrap();
+    server.run_up().unwrap();
+    assert_eq!(any.fetch_all::<(i64,)>(read()).await.unwrap(), none);
 }

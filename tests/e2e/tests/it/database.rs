@@ -6,9 +6,11 @@
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
-use contracts::tavern::common::v1::RunState;
-use contracts::tavern::registry::v1::ListPrincipalsRequest;
+use anyhow::{Context, bail, ensure};
+use contracts::tavern::common::v1::{CallStatus, RunState};
+use contracts::tavern::registry::v1::{
+    CallToolRequest, ListPrincipalsRequest, call_tool_response::Record,
+};
 use contracts::tavern::run::v1::ListRunsRequest;
 use testkit::{Stack, binary, eventually, migrated};
 
@@ -83,6 +85,15 @@ async fn an_installation_moves_to_a_server_and_back_with_its_runs_and_keys() -> 
     let data = world.stack.directory().join("data").display().to_string();
     let database = migrated(server).await?;
     let from = ["import", "--from", &data, "--database", &database];
+    let mistyped = format!("{data}-mistyped");
+    for refused in [
+        ["import", "--from", &mistyped, "--database", &database].as_slice(),
+        &["verify", "--data-dir", &mistyped],
+    ] {
+        let output = tavern(refused)?;
+        ensure!(!output.status.success(), "{refused:?}: {output:?}");
+        ensure!(!std::path::Path::new(&mistyped).exists(), "{refused:?}");
+    }
     let imported = done(&from)?;
     ensure!(imported.contains("rows of principal"), "{imported}");
     let again = done(&from)?;
@@ -176,6 +187,43 @@ async fn runs_lose_and_repeat_nothing_when_their_server_crashes() -> anyhow::Res
         Ok(())
     };
     tokio::time::timeout(SETTLED, settled).await?
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_call_leaves_while_another_process_may_take_over() -> anyhow::Result<()> {
+    let Some(server) = postgres_kit::Server::start(&[])? else {
+        return Ok(());
+    };
+    let database = migrated(&server).await?;
+    let stack = Stack::builder().database(database).start().await?;
+    let call = async || -> anyhow::Result<_> {
+        let request = CallToolRequest {
+            tool_id: "system:get_current_time".to_owned(),
+            arguments_json: "{}".to_owned(),
+            ..CallToolRequest::default()
+        };
+        let mut records = stack.calls().call_tool(request).await?.into_inner();
+        while let Some(record) = records.message().await? {
+            if let Some(Record::Result(result)) = record.record {
+                return Ok(result.status());
+            }
+        }
+        bail!("there is no result")
+    };
+    ensure!(call().await? == CallStatus::Succeeded);
+    server.stop("immediate")?;
+    eventually("the lease to be too old", || async {
+        call().await.err().map(drop)
+    })
+    .await?;
+    for _ in 0..20 {
+        ensure!(call().await.is_err(), "a call left");
+    }
+    server.run_up()?;
+    eventually("the lease to be renewed", || async {
+        call().await.ok().map(drop)
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -284,6 +284,17 @@ async fn a_repeated_request_appends_nothing_and_gets_the_first_answer() {
 }
 
 #[tokio::test]
+async fn a_message_with_nul_is_refused_with_its_remedy() {
+    let world = World::new(TestRegistry::default(), &[], &json!([]));
+    let running = world.build().await;
+    let refused = running.append("conv_a", 0, vec![user("a\0b")]).await;
+    let refused = refused.unwrap_err();
+    assert_eq!(grpc_kit::reason(&refused), Some(ErrorReason::InvalidFields));
+    assert!(refused.message().contains("leave it out"), "{refused}");
+    running.append("conv_a", 0, vec![user("ab")]).await.unwrap();
+}
+
+#[tokio::test]
 async fn g601_a_branch_shares_the_first_messages_and_continues_by_itself() {
     let turns = json!([
         {"answer": {"text": "First."}},

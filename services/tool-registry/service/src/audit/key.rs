@@ -31,7 +31,9 @@ pub enum AuditKeyError {
     #[error(transparent)]
     Stored(#[from] StoreError),
     /// The home that is written to has a key, under which its records were made.
-    #[error("the audit there has another key; copy to a place without an audit")]
+    #[error(
+        "the audit there has another key, as a Tavern has served that place; copy to one that none has served"
+    )]
     Another,
 }
 
@@ -43,20 +45,20 @@ pub(super) async fn key_of(home: &DataHome, database: &Database) -> Result<Key, 
     }
 }
 
-/// Copies the key of a registry that does not run from files to a database, or back.
+/// Copies the key of a registry that does not run from files to a database, or back, if it has one.
 ///
 /// # Errors
 /// [`AuditKeyError`].
 pub async fn copy_audit_key(from: &DataHome, to: &DataHome) -> Result<(), AuditKeyError> {
     let (key, there) = match to.is_shared() {
-        true => {
-            let key = kept_in(from.directory(), secret_bytes())?;
-            (key, kept_at(&open_database(to).await?, key).await?)
-        }
-        false => {
-            let key = kept_at(&open_database(from).await?, secret_bytes()).await?;
-            (key, kept_in(to.directory(), key)?)
-        }
+        true => match read_in(from.directory())? {
+            Some(key) => (key, kept_at(&open_database(to).await?, key).await?),
+            None => return Ok(()),
+        },
+        false => match read_at(&open_database(from).await?).await? {
+            Some(key) => (key, kept_in(to.directory(), key)?),
+            None => return Ok(()),
+        },
     };
     match key == there {
         true => Ok(()),
@@ -64,24 +66,44 @@ pub async fn copy_audit_key(from: &DataHome, to: &DataHome) -> Result<(), AuditK
     }
 }
 
+/// Reads the key in a data directory, if it has one.
+fn read_in(data: &DataDir) -> io::Result<Option<Key>> {
+    let mut key = [0; 32];
+    match OpenOptions::new()
+        .read(true)
+        .open(data.path().join(KEY_FILE))
+    {
+        Ok(mut file) => file.read_exact(&mut key).map(|()| Some(key)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Reads the key in a data directory, which is `new` if there was none.
 fn kept_in(data: &DataDir, new: Key) -> io::Result<Key> {
-    let path = data.path().join(KEY_FILE);
-    let mut key = new;
-    match OpenOptions::new().read(true).open(&path) {
-        Ok(mut file) => file.read_exact(&mut key)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let new = path.with_extension("key.new");
-            let mut options = OpenOptions::new();
-            let options = options.write(true).create(true).truncate(true).mode(0o600);
-            let mut file = options.open(&new)?;
-            file.write_all(&key)?;
-            file.sync_all()?;
-            std::fs::rename(&new, &path)?;
-        }
-        Err(error) => return Err(error),
+    if let Some(key) = read_in(data)? {
+        return Ok(key);
     }
-    Ok(key)
+    let path = data.path().join(KEY_FILE);
+    let written = path.with_extension("key.new");
+    let mut options = OpenOptions::new();
+    let options = options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = options.open(&written)?;
+    file.write_all(&new)?;
+    file.sync_all()?;
+    std::fs::rename(&written, &path)?;
+    Ok(new)
+}
+
+/// Reads the key in a database, if it has one.
+async fn read_at(database: &Database) -> Result<Option<Key>, StoreError> {
+    let stored = Statement::new("SELECT key FROM audit_key");
+    let stored: Option<(Vec<u8>,)> = database.reader().fetch_optional(stored).await?;
+    let read = stored.map(|(key,)| key.try_into());
+    read.transpose().map_err(|_| StoreError::Damaged {
+        table: "audit_key",
+        column: "key",
+    })
 }
 
 /// Reads the key in a database, which is `new` if there was none.
@@ -89,12 +111,7 @@ async fn kept_at(database: &Database, new: Key) -> Result<Key, StoreError> {
     let insert =
         Statement::new("INSERT INTO audit_key (id, key) VALUES (1, $1) ON CONFLICT DO NOTHING");
     database.execute(insert.bind(new.to_vec())).await?;
-    let stored = Statement::new("SELECT key FROM audit_key");
-    let (key,): (Vec<u8>,) = database.reader().fetch_one(stored).await?;
-    key.try_into().map_err(|_| StoreError::Damaged {
-        table: "audit_key",
-        column: "key",
-    })
+    Ok(read_at(database).await?.unwrap_or(new))
 }
 
 #[cfg(test)]

@@ -20,13 +20,13 @@ const MAX_RETIRED: usize = 1_024;
 pub(super) const STATE_ID: &str = "plugins";
 
 /// The document with the state of all plugins.
-pub(super) const STATE: Collection = Collection {
+pub(crate) const STATE: Collection = Collection {
     tenant: Tenant::SYSTEM,
     kind: "plugin_state",
 };
 
 /// The plans that can be installed, by their digests.
-pub(super) const PLANS: Collection = Collection {
+pub(crate) const PLANS: Collection = Collection {
     tenant: Tenant::SYSTEM,
     kind: "plugin_plan",
 };

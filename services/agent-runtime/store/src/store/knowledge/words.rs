@@ -5,8 +5,8 @@
 
 use core_types::Tenant;
 use search_words::Terms;
-use sql_store::{Database, PostgresDatabase, Session, SqliteDatabase, Statement, StoreError};
-use sqlx::{AssertSqlSafe, FromRow};
+use sql_store::{Database, Session, Statement, StoreError};
+use sqlx::FromRow;
 
 use super::StoredEntry;
 
@@ -25,13 +25,12 @@ pub(super) struct FoundEntry {
 
 /// Makes the index of a tenant, unless it has one.
 pub(super) async fn prepare(session: &mut Session<'_>, tenant: Tenant) -> Result<(), StoreError> {
-    if let Session::Sqlite(connection) = session {
-        let table = format!(
+    if let Session::Sqlite(_) = session {
+        let prepare = Statement::of_names(format!(
             "CREATE VIRTUAL TABLE IF NOT EXISTS {} USING fts5 (words, tokenize = 'porter unicode61')",
             table_of(tenant)
-        );
-        let table = sqlx::query(AssertSqlSafe(table));
-        table.execute(&mut **connection).await?;
+        ));
+        session.execute(prepare).await?;
     }
     Ok(())
 }
@@ -43,22 +42,22 @@ pub(super) async fn put(
     entry: i64,
     words: &str,
 ) -> Result<(), StoreError> {
-    match session {
-        Session::Sqlite(connection) => {
-            let table = table_of(tenant);
-            let put = format!("INSERT OR REPLACE INTO {table} (rowid, words) VALUES (?1, ?2)");
-            let put = sqlx::query(AssertSqlSafe(put)).bind(entry).bind(words);
-            put.execute(&mut **connection).await?;
-        }
-        Session::Postgres(_) => {
-            let put = Statement::new(
-                "INSERT INTO knowledge_words (tenant, entry, words) VALUES ($1, $2, to_tsvector('agent.words', $3)) \
-                 ON CONFLICT (entry) DO UPDATE SET words = excluded.words",
-            );
-            let put = put.bind(tenant.as_str()).bind(entry).bind(words);
-            session.execute(put).await?;
-        }
-    }
+    let put = match session {
+        Session::Sqlite(_) => Statement::of_names(format!(
+            "INSERT OR REPLACE INTO {} (rowid, words) VALUES ($1, $2)",
+            table_of(tenant)
+        ))
+        .bind(entry)
+        .bind(words),
+        Session::Postgres(_) => Statement::new(
+            "INSERT INTO knowledge_words (tenant, entry, words) VALUES ($1, $2, to_tsvector('agent.words', $3)) \
+             ON CONFLICT (entry) DO UPDATE SET words = excluded.words",
+        )
+        .bind(tenant.as_str())
+        .bind(entry)
+        .bind(words),
+    };
+    session.execute(put).await?;
     Ok(())
 }
 
@@ -68,25 +67,24 @@ pub(super) async fn delete(
     tenant: Tenant,
     entries: &[i64],
 ) -> Result<(), StoreError> {
-    if let Session::Sqlite(connection) = session
+    if let Session::Sqlite(_) = session
         && !entries.is_empty()
     {
-        let table = table_of(tenant);
-        let delete =
-            format!("DELETE FROM {table} WHERE rowid IN (SELECT value FROM json_each(?1))");
-        let delete = sqlx::query(AssertSqlSafe(delete));
-        let delete = delete.bind(serde_json::json!(entries).to_string());
-        delete.execute(&mut **connection).await?;
+        let delete = Statement::of_names(format!(
+            "DELETE FROM {} WHERE rowid IN (SELECT value FROM json_each($1))",
+            table_of(tenant)
+        ));
+        let entries = serde_json::json!(entries).to_string();
+        session.execute(delete.bind(entries)).await?;
     }
     Ok(())
 }
 
 /// Removes the index of a tenant that has no entry.
 pub(super) async fn remove(session: &mut Session<'_>, tenant: Tenant) -> Result<(), StoreError> {
-    if let Session::Sqlite(connection) = session {
+    if let Session::Sqlite(_) = session {
         let remove = format!("DROP TABLE IF EXISTS {}", table_of(tenant));
-        let remove = sqlx::query(AssertSqlSafe(remove));
-        remove.execute(&mut **connection).await?;
+        session.execute(Statement::of_names(remove)).await?;
     }
     Ok(())
 }
@@ -99,42 +97,31 @@ pub(super) async fn find(
     terms: &Terms,
     limit: u32,
 ) -> Result<Vec<FoundEntry>, StoreError> {
-    match database {
-        Database::Sqlite(file) => find_in_file(file, tenant, kb_ids, terms, limit).await,
-        Database::Postgres(server) => find_at_server(server, tenant, kb_ids, terms, limit).await,
-    }
+    let (mut query, grouped) = match database {
+        Database::Sqlite(_) => (in_file(tenant, terms), ")"),
+        Database::Postgres(_) => (at_server(terms), ") GROUP BY e.entry"),
+    };
+    query = query.bind(tenant.as_str());
+    query.push("AND e.kb_id IN (");
+    query.push_list(kb_ids.iter().copied()).push(grouped);
+    query.push(" ORDER BY rank, e.kb_id, e.caiu_id LIMIT ");
+    query.push_bind(limit);
+    Ok(database.reader().fetch_all(query).await?)
 }
 
-async fn find_in_file(
-    file: &SqliteDatabase,
-    tenant: Tenant,
-    kb_ids: &[&str],
-    terms: &Terms,
-    limit: u32,
-) -> Result<Vec<FoundEntry>, StoreError> {
+/// Begins a search in a file for terms in the entries of the tenant `$2`.
+fn in_file(tenant: Tenant, terms: &Terms) -> Statement {
     let words = table_of(tenant);
-    let query = format!(
+    Statement::of_names(format!(
         "SELECT {COLUMNS}, bm25({words}) AS rank FROM {words} JOIN knowledge_entries e ON e.entry = {words}.rowid \
-         WHERE {words} MATCH ?1 AND e.is_enabled AND e.tenant = ?2 \
-         AND e.kb_id IN (SELECT value FROM json_each(?3)) \
-         ORDER BY bm25({words}), e.kb_id, e.caiu_id LIMIT ?4"
-    );
-    let found = sqlx::query_as(AssertSqlSafe(query))
-        .bind(terms.fts5())
-        .bind(tenant.as_str())
-        .bind(serde_json::json!(kb_ids).to_string())
-        .bind(limit);
-    Ok(found.fetch_all(file.reader()).await?)
+         WHERE {words} MATCH $1 AND e.is_enabled AND e.tenant = $2 "
+    ))
+    .bind(terms.fts5())
 }
 
-/// Weighs each term by the share of the tenant's entries that have it, with the formula of FTS5.
-async fn find_at_server(
-    server: &PostgresDatabase,
-    tenant: Tenant,
-    kb_ids: &[&str],
-    terms: &Terms,
-    limit: u32,
-) -> Result<Vec<FoundEntry>, StoreError> {
+/// Begins a search at a server for terms in the entries of the tenant `$2`. Each term is weighed by the share of these
+/// entries that have it, with the formula of FTS5.
+fn at_server(terms: &Terms) -> Statement {
     let mut query = Statement::new(
         "WITH term AS (SELECT phraseto_tsquery('agent.words', term) AS query \
          FROM unnest(string_to_array($1, '|')) AS term), \
@@ -143,20 +130,13 @@ async fn find_at_server(
          (SELECT count(*) FROM knowledge_words WHERE tenant = $2) AS entries, \
          (SELECT count(*) FROM knowledge_words WHERE tenant = $2 AND words @@ query) AS matching) AS number) \
          SELECT ",
-    )
-    .bind(terms.as_slice().join("|"))
-    .bind(tenant.as_str());
+    );
     query.push(COLUMNS).push(
         ", -sum(weighed.weight * ts_rank(w.words, weighed.query, 1)) AS rank FROM weighed \
          JOIN knowledge_words w ON w.tenant = $2 AND w.words @@ weighed.query \
-         JOIN knowledge_entries e ON e.tenant = $2 AND e.entry = w.entry WHERE e.is_enabled AND e.kb_id IN (",
+         JOIN knowledge_entries e ON e.tenant = $2 AND e.entry = w.entry WHERE e.is_enabled ",
     );
-    query.push_list(kb_ids.iter().copied());
-    query
-        .push(") GROUP BY e.entry ORDER BY rank, e.kb_id, e.caiu_id LIMIT ")
-        .push_bind(limit);
-    let database = Database::from(server.clone());
-    Ok(database.reader().fetch_all(query).await?)
+    query.bind(terms.as_slice().join("|"))
 }
 
 /// Returns the quoted name of a tenant's table in a file. No name of a tenant has a quotation mark.

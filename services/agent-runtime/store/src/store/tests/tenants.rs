@@ -56,6 +56,7 @@ postgres_kit::on_every_database! {
     a_state_has_one_change_of_a_version_and_keeps_its_latest_thousand
     batches_that_arrive_at_once_have_numbers_of_their_own
     all_of_a_tenant_is_removed_a_few_rows_at_a_time
+    a_text_with_nul_is_refused_with_all_of_its_request
 }
 
 /// Makes a knowledge base whose entries have these texts, by their ids.
@@ -523,4 +524,36 @@ async fn all_of_a_tenant_is_removed_a_few_rows_at_a_time(database: Database) {
     put.expect("it is stored");
     assert_eq!(found(&store, acme, "oak").await, [""; 0]);
     assert_eq!(found(&store, other, "oak").await, ["oak"]);
+}
+
+async fn a_text_with_nul_is_refused_with_all_of_its_request(database: Database) {
+    let store = AgentStore::new(database);
+    let owner = principal("acme/bob");
+    let acme = owner.tenant();
+    let batch = [Batch {
+        created: at(3),
+        messages: ["first", "a\0b"]
+            .map(|text| ChatMessage::new(Role::User, text))
+            .to_vec(),
+    }];
+    let request = body(1);
+    let appended = store.append(&owner, "talk", at(3), &batch, Some((&request, 1)));
+    let refused = appended.await.expect_err("it has a NUL");
+    assert!(matches!(refused, StoreError::Nul(_)), "{refused:?}");
+    let talk = store.conversation(acme, "talk").await.expect("it is read");
+    assert_eq!(talk, None);
+    let seen = store.seen(acme, request.within(APPEND, "talk")).await;
+    assert_eq!(seen.expect("it is read"), Seen::New);
+
+    let lore = base("lore", &[]);
+    let put = store.put_knowledge_base(acme, &lore, false, at(1)).await;
+    put.expect("it is stored");
+    let mut entry = base("lore", &[("oak", "oak")]).entries.remove(0);
+    entry.display_name = "\0".to_owned();
+    let written = store
+        .put_entry((acme, "lore"), &entry, "", None, at(2))
+        .await;
+    assert!(matches!(written, Err(StoreError::Nul(_))), "{written:?}");
+    let entries = store.entries(acme, "lore", "", 9).await;
+    assert!(entries.expect("they are read").is_empty());
 }
