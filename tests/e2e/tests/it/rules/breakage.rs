@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 use std::fmt::{self, Display, Formatter};
-use std::path::{Path, PathBuf};
 
 use prost::Message as _;
 use prost_reflect::{
     DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescriptor,
-    OneofDescriptor, Value,
+    OneofDescriptor, ServiceDescriptor, Value,
 };
 
 /// A request that breaks one rule.
@@ -36,25 +35,10 @@ struct Broken {
     message: DynamicMessage,
 }
 
-/// Returns the proto files of the contract, by path from its root.
-pub(super) fn contract(root: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let (mut files, mut directories) = (Vec::new(), vec![root.join("tavern")]);
-    while let Some(directory) = directories.pop() {
-        for entry in std::fs::read_dir(directory)? {
-            let path = entry?.path();
-            if path.is_dir() {
-                directories.push(path);
-            } else if path.extension().is_some_and(|it| it == "proto") {
-                files.push(path);
-            }
-        }
-    }
-    Ok(files)
-}
-
-/// Returns every way to break one rule of a request, for every method.
-pub(super) fn of_all_methods(pool: &DescriptorPool) -> Vec<Breakage> {
-    let methods = pool.services().flat_map(|service| {
+/// Returns every way to break one rule of a request, for every method of ours.
+pub(super) fn of_all_methods(contract: &DescriptorPool) -> Vec<Breakage> {
+    let is_ours = |service: &ServiceDescriptor| service.package_name().starts_with("tavern.");
+    let methods = contract.services().filter(is_ours).flat_map(|service| {
         let methods: Vec<_> = service.methods().collect();
         methods.into_iter().map(move |method| {
             let path = format!("/{}/{}", service.full_name(), method.name());
