@@ -172,9 +172,12 @@ LOST_ANSWERS ?= 200
 KILLED_BACKENDS ?= 100
 SERVER_CRASHES ?= 100
 LATE_APPENDS ?= 200
-# How often the server crashes below a whole Tavern, and how many runs of 100 events move to a server and back.
+# How often the server crashes below a whole Tavern, and fails over to a standby; how many runs of 100 events move to a
+# server and back, and how often a move is killed.
 SERVER_RESTARTS ?= 30
+FAILOVERS ?= 10
 MOVED_RUNS ?= 10000
+MOVE_KILLS ?= 20
 
 .PHONY: bars
 bars: check-rust check-node check-chromium check-postgres python $(CONSOLE)/node_modules/.package-lock.json build ## Run what `make test` runs in a small size in its full one (takes hours)
@@ -199,8 +202,9 @@ bars: check-rust check-node check-chromium check-postgres python $(CONSOLE)/node
 	  TAVERN_TEST_SERVER_CRASHES=$(SERVER_CRASHES) TAVERN_TEST_LATE_APPENDS=$(LATE_APPENDS) \
 	  TAVERN_TEST_MOVED_RUNS=$(MOVED_RUNS) \
 	  $(CARGO) test --release --locked --package run-log --test it -- server:: transfer::
-	@TAVERN_TEST_SERVER_RESTARTS=$(SERVER_RESTARTS) \
+	@TAVERN_TEST_SERVER_RESTARTS=$(SERVER_RESTARTS) TAVERN_TEST_FAILOVERS=$(FAILOVERS) TAVERN_TEST_MOVE_KILLS=$(MOVE_KILLS) \
 	  $(CARGO) test --locked --package e2e --test it -- database::
+	@TAVERN_TEST_CUT_EVERY=1 $(CARGO) test --locked --package all-in-one --bin tavern -- migrate::
 	@$(MAKE) --no-print-directory test-postgres
 	@TAVERN_TEST_RENEWALS=all $(CARGO) test --locked --package grpc-kit --test it -- renewals_under_load
 	@TAVERN_TEST_MUTATIONS=$(CREDENTIALS) \

@@ -97,3 +97,65 @@ fn show(step: &ServerMigration, is_done: bool) {
         "{state:8} {component} {number:04} {description}\n"
     ));
 }
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+
+    use postgres_kit::{Database, Proxy, databases::options};
+    use sql_store::TableShape;
+
+    use super::*;
+
+    /// Every how many messages a migration is cut off in `make test`.
+    const EVERY: usize = 12;
+
+    fn migration() -> Migrate {
+        Migrate {
+            action: Action::Apply,
+            database: String::new(),
+            app_role: Some("tavern".to_owned()),
+        }
+    }
+
+    async fn tables(database: &Database) -> String {
+        let components = [SHARED_MIGRATIONS.as_slice(), &MIGRATIONS].concat();
+        let opened = PostgresDatabase::open(options(&database.url), &components).await;
+        let opened = opened.expect("the tables are up to date");
+        let mut tables = String::new();
+        for schema in ["core", "registry", "workflow", "agent"] {
+            let shapes = TableShape::of_schema(&opened, schema).await;
+            tables.push_str(&format!("{:?}", shapes.expect("they are read")));
+        }
+        tables
+    }
+
+    /// Full: `TAVERN_TEST_CUT_EVERY=1`.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn f28_a_migration_that_is_cut_off_at_any_statement_is_completed_by_the_next() {
+        let Some(server) = postgres_kit::shared() else {
+            return;
+        };
+        let every = env::var("TAVERN_TEST_CUT_EVERY").ok();
+        let every = every.map_or(EVERY, |every| every.parse().expect("a number"));
+        let proxy = Proxy::start(server.socket()).await.expect("a proxy");
+        let (mut whole, mut failed) = (None, 0);
+        for messages in (0..).step_by(every) {
+            let database = server.database().expect("the server answers");
+            let through = options(&proxy.url(&database.name, "tavern_migrate"));
+            proxy.cut_after(messages);
+            let cut_off = migration().execute_on(&through).await;
+            let is_over = proxy.is_to_cut();
+            assert!(cut_off.is_ok() || !is_over, "{messages}: {cut_off:?}");
+            failed += usize::from(cut_off.is_err());
+            let repeated = migration().execute_on(&options(&database.owner_url)).await;
+            repeated.unwrap_or_else(|error| panic!("{messages}: {error}"));
+            let tables = tables(&database).await;
+            assert_eq!(&tables, whole.get_or_insert_with(|| tables.clone()));
+            if is_over {
+                break;
+            }
+        }
+        assert!(failed * every > 20, "{failed} were cut off");
+    }
+}

@@ -26,6 +26,9 @@ pub use transfer::{MoveError, Moved, ServiceData};
 /// The largest number of reading connections of a process, which has one more for its lease and for each log.
 const READERS: u32 = 6;
 
+/// The largest number of connections of a process: those of the logs of all services are five.
+const CONNECTIONS: u32 = READERS + 6;
+
 /// The tables at a server that all services share: members, runs and documents.
 pub const SHARED_MIGRATIONS: [Migrations; 3] = [
     membership::MIGRATIONS,
@@ -61,6 +64,7 @@ impl HomeError {
                 error,
                 PostgresError::Unreachable(_) | PostgresError::Failed(_)
             ),
+            Self::Join(error) => matches!(error, JoinError::Clock { .. }),
             _ => false,
         };
         match is_lasting {
@@ -117,6 +121,7 @@ impl DataHome {
         }
         let options = PostgresOptions {
             readers: READERS,
+            connections: CONNECTIONS,
             ..settings.database.address.options()
         };
         let migrations = [SHARED_MIGRATIONS.as_slice(), &settings.migrations].concat();

@@ -6,10 +6,15 @@ use std::{
 };
 
 use sql_store::{ErrorClass, classify};
-use sqlx::{Connection, FromRow, PgConnection, postgres::PgPool};
+use sqlx::{AssertSqlSafe, Connection, FromRow, PgConnection, postgres::PgPool};
 use tokio::time::{sleep, timeout};
 
-use crate::{JoinError, Loss, MemberSettings, Shared, clock, usable, writer::FenceError};
+use crate::{
+    JoinError, Loss, MemberSettings, Shared,
+    clock::{self, Ahead, DATABASE_NOW},
+    usable,
+    writer::FenceError,
+};
 
 /// The largest number of times that a start waits for the lock of the members, 5 s each.
 const LOCK_WAITS: u32 = 6;
@@ -42,6 +47,13 @@ pub(crate) async fn join(
     id: &str,
     settings: &MemberSettings,
 ) -> Result<(), JoinError> {
+    let asked = settings.clock.now();
+    let database = sqlx::query_scalar(AssertSqlSafe(format!("SELECT {DATABASE_NOW}")));
+    let database = database.fetch_one(&mut *connection).await?;
+    let ahead = Ahead::of(asked, database, &*settings.clock);
+    if ahead.is_refused() {
+        return Err(JoinError::Clock { ahead: ahead.0 });
+    }
     let mut awaited: Option<Other> = None;
     let mut waits = 0..LOCK_WAITS;
     loop {
@@ -216,14 +228,16 @@ async fn renew_once(
         Some(connection) => connection,
         none => none.insert(member.connect().await?),
     };
-    let sent = clock::now();
-    let renewed =
-        sqlx::query("UPDATE members SET renewed = clock_timestamp() WHERE id = $1 AND NOT fenced");
-    let renewed = renewed.bind(&member.id).execute(connection).await?;
-    if renewed.rows_affected() == 0 {
+    let (sent, asked) = (clock::now(), member.clock.now());
+    let renewed = sqlx::query_scalar(AssertSqlSafe(format!(
+        "UPDATE members SET renewed = clock_timestamp() WHERE id = $1 AND NOT fenced RETURNING {DATABASE_NOW}"
+    )));
+    let database = renewed.bind(&member.id).fetch_optional(connection).await?;
+    let Some(database) = database else {
         return Err(FenceError::Lost(Loss::Fenced));
-    }
+    };
     member.confirmed.store(sent, Ordering::Release);
+    member.compare(Ahead::of(asked, database, &*member.clock));
     Ok(())
 }
 

@@ -14,16 +14,18 @@ pub mod writer;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
+use core_types::{Clock, SystemClock};
 use sql_store::{Migrations, PostgresDatabase};
 use sqlx::{PgConnection, migrate::Migrator};
 use tokio::{sync::watch, task::JoinHandle};
 use uuid::Uuid;
 
+use clock::Ahead;
 pub use writer::{FenceError, Writer};
 
 static MIGRATOR: Migrator = sqlx::migrate!("migrations/postgres");
@@ -51,6 +53,8 @@ pub struct MemberSettings {
     pub address: String,
     /// The time after its last renewal at which others may fence it.
     pub lease: Duration,
+    /// The clock by which it judges times, compared with the database's at its start and each renewal.
+    pub clock: Arc<dyn Clock>,
 }
 
 impl MemberSettings {
@@ -61,6 +65,7 @@ impl MemberSettings {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             address: address.into(),
             lease: Duration::from_secs(10),
+            clock: Arc::new(SystemClock),
         }
     }
 }
@@ -89,6 +94,14 @@ pub enum JoinError {
         /// Its services.
         services: String,
     },
+    /// The clock of this machine is wrong, or the database's: times that are due would come early or late.
+    #[error(
+        "the clock of this machine is {ahead} ms ahead of the database's (behind it if negative); set it, as by NTP"
+    )]
+    Clock {
+        /// The difference in milliseconds.
+        ahead: i64,
+    },
     /// The database failed.
     #[error("the database failed")]
     Failed(#[from] sqlx::Error),
@@ -109,6 +122,9 @@ struct Shared {
     database: PostgresDatabase,
     /// The time at which the last confirmed renewal was sent, in milliseconds of [`clock::now`].
     confirmed: AtomicU64,
+    clock: Arc<dyn Clock>,
+    /// Whether the clock differs from the database's by more than it should.
+    is_astray: AtomicBool,
     loss: watch::Sender<Option<Loss>>,
     renewal: std::sync::Mutex<Option<JoinHandle<()>>>,
 }
@@ -120,7 +136,7 @@ impl Membership {
     /// process is fenced, and if it is renewed, this one is refused.
     ///
     /// # Errors
-    /// [`JoinError`] names the other process.
+    /// [`JoinError`] names the other process, or the difference between the clocks.
     pub async fn join(
         database: PostgresDatabase,
         settings: MemberSettings,
@@ -137,6 +153,8 @@ impl Membership {
             timeline,
             database,
             confirmed: AtomicU64::new(sent),
+            clock: settings.clock,
+            is_astray: AtomicBool::default(),
             loss,
             renewal: std::sync::Mutex::default(),
         });
@@ -216,6 +234,19 @@ impl Shared {
             return Err(FenceError::Lost(Loss::FailedOver));
         }
         Ok(connection)
+    }
+
+    /// Logs that the clock has come to differ from the database's, or to agree with it again.
+    fn compare(&self, ahead: Ahead) {
+        let is_astray = ahead.is_warned();
+        match (self.is_astray.swap(is_astray, Ordering::Relaxed), is_astray) {
+            (false, true) => tracing::warn!(
+                ahead_ms = ahead.0,
+                "the clock of this machine differs from the database's; set it, as by NTP"
+            ),
+            (true, false) => tracing::info!("the clock of this machine agrees with the database's"),
+            _ => {}
+        }
     }
 
     fn lose(&self, loss: Loss) {

@@ -11,6 +11,7 @@ use tokio::{
 use crate::{
     AppendError, StorageError,
     maintenance::{MaintenanceTask, Work},
+    open_runs::Commits,
     step::{Step, StepError},
 };
 
@@ -79,6 +80,7 @@ struct Committer<B> {
     committed: mpsc::Sender<Group>,
     /// The time that steps wait if they may.
     window: Duration,
+    commits: Commits,
 }
 
 /// Shows committed steps to the followers of their runs.
@@ -96,7 +98,7 @@ async fn publish(mut groups: mpsc::Receiver<Group>) {
 /// once `closing` is true.
 pub(crate) fn spawn<B: Backend>(
     backend: B,
-    window: Duration,
+    (window, commits): (Duration, Commits),
     queued: mpsc::Receiver<Step>,
     tasks: mpsc::Receiver<MaintenanceTask>,
     closing: watch::Receiver<bool>,
@@ -106,6 +108,7 @@ pub(crate) fn spawn<B: Backend>(
         backend,
         committed,
         window,
+        commits,
     };
     let commit = tokio::spawn(committer.run(queued, tasks, closing));
     vec![commit, tokio::spawn(publish(groups))]
@@ -149,7 +152,7 @@ impl<B: Backend> Committer<B> {
 
     async fn commit(&mut self, group: Group) {
         let group = admitted(group);
-        match self.backend.store(&group).await {
+        match self.store(&group).await {
             Ok(placed) => self.acknowledge(group, &placed).await,
             // One bad row fails the statement for all; alone, only its own step fails.
             Err(StoreFailure::Constraint(_)) if group.len() > 1 => {
@@ -161,10 +164,17 @@ impl<B: Backend> Committer<B> {
         }
     }
 
+    async fn store(&mut self, group: &[Step]) -> Result<Vec<StepOutcome>, StoreFailure> {
+        let stored = self.backend.store(group).await;
+        // Also after a failure, as the commit may be stored.
+        self.commits.count();
+        stored
+    }
+
     async fn commit_alone(&mut self, step: Step) {
         // The step before may have been of the same run, and failed.
         let group = admitted(vec![step]);
-        match self.backend.store(&group).await {
+        match self.store(&group).await {
             Ok(placed) => self.acknowledge(group, &placed).await,
             Err(failure) => self.settle_failure(group, failure).await,
         }

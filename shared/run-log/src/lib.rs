@@ -50,6 +50,7 @@ pub mod limits;
 pub mod log;
 mod maintenance;
 mod memory_store;
+mod open_runs;
 pub mod outcome;
 mod postgres;
 pub mod retention;

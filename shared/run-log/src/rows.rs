@@ -17,6 +17,7 @@ use crate::{
     cell::{Registry, lock},
     event::Head,
     maintenance::{self, MaintenanceTask, Work},
+    open_runs::OpenRuns,
     step::{RunRow, Store, Tail},
 };
 
@@ -28,6 +29,7 @@ pub(crate) struct StoredRuns {
     pub(crate) log: Option<&'static str>,
     /// The file, which is closed with the log; a database of a server is the process's.
     pub(crate) owned: Option<SqliteDatabase>,
+    pub(crate) open: OpenRuns,
     pub(crate) maintenance: mpsc::Sender<MaintenanceTask>,
     /// Asks the committing task to end.
     pub(crate) closing: watch::Sender<bool>,
@@ -283,6 +285,23 @@ impl StoredRuns {
         }))
     }
 
+    async fn count_open(&self) -> Result<BTreeMap<Tenant, u64>, StorageError> {
+        let mut open = Statement::new("SELECT tenant, count(*) FROM runs WHERE state IS NULL");
+        self.push_log(&mut open);
+        open.push(" GROUP BY tenant");
+        let counted: Vec<(String, i64)> = self.reader.fetch_all(open).await?;
+        let counted = counted.into_iter().map(|(tenant, runs)| {
+            let row = tenant.clone();
+            let tenant = Tenant::new(&tenant).map_err(|_| StorageError::Corrupt {
+                table: "runs",
+                column: "tenant",
+                row,
+            })?;
+            Ok((tenant, runs.unsigned_abs()))
+        });
+        counted.collect()
+    }
+
     /// Reads events until they have too many bytes together.
     async fn events(
         &self,
@@ -446,20 +465,7 @@ impl Store for StoredRuns {
     }
 
     async fn open_by_tenant(&self) -> Result<BTreeMap<Tenant, u64>, StorageError> {
-        let mut open = Statement::new("SELECT tenant, count(*) FROM runs WHERE state IS NULL");
-        self.push_log(&mut open);
-        open.push(" GROUP BY tenant");
-        let counted: Vec<(String, i64)> = self.reader.fetch_all(open).await?;
-        let counted = counted.into_iter().map(|(tenant, runs)| {
-            let row = tenant.clone();
-            let tenant = Tenant::new(&tenant).map_err(|_| StorageError::Corrupt {
-                table: "runs",
-                column: "tenant",
-                row,
-            })?;
-            Ok((tenant, runs.unsigned_abs()))
-        });
-        counted.collect()
+        self.open.by_tenant(self.count_open()).await
     }
 
     async fn forget_requests(

@@ -12,6 +12,7 @@ use crate::{
     committer::{self, Backend},
     engine::Engine,
     keys::Keys,
+    open_runs::OpenRuns,
     rows::{HiddenRun, StoredRuns},
     sink::{Queue, Sink},
 };
@@ -50,11 +51,14 @@ impl Storage {
         let (steps, queued) = mpsc::channel(QUEUED_STEPS);
         let (maintenance, asked) = mpsc::channel(1);
         let closing = self.closing.subscribe();
-        let tasks = committer::spawn(backend, self.window, queued, asked, closing);
+        let open = OpenRuns::default();
+        let committing = (self.window, open.commits());
+        let tasks = committer::spawn(backend, committing, queued, asked, closing);
         let store = Arc::new(StoredRuns {
             reader: self.reader,
             log: self.name,
             owned: self.owned,
+            open,
             maintenance,
             closing: self.closing,
             tasks: Mutex::new(tasks),

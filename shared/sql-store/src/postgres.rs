@@ -37,6 +37,8 @@ pub struct PostgresOptions {
     pub url: String,
     /// The largest number of reading connections.
     pub readers: u32,
+    /// The largest number of connections of the process, readers included. A server without room for them is refused.
+    pub connections: u32,
     /// The longest wait for a free reading connection, or for the server's answer to a new one.
     pub acquire_timeout: Duration,
     /// Whether a server may run without syncing its files, as only servers of tests do.
@@ -49,6 +51,7 @@ impl PostgresOptions {
         Self {
             url: url.into(),
             readers: 8,
+            connections: 1,
             acquire_timeout: Duration::from_secs(5),
             allow_fsync_off: false,
         }
@@ -95,6 +98,8 @@ struct Server {
     syncs: bool,
     is_superuser: bool,
     owns_tables: bool,
+    /// The number of connections that it still accepts, the one that asks included.
+    room: i32,
 }
 
 impl PostgresDatabase {
@@ -111,6 +116,7 @@ impl PostgresDatabase {
         let server = Server::read(&mut connection).await?;
         server.check(&options)?;
         server.check_role()?;
+        server.check_room(options.connections)?;
         for component in migrations {
             let differs = component.differs_on_server(&mut connection);
             match differs.await.map_err(PostgresError::of)? {
@@ -240,7 +246,10 @@ impl Server {
              current_setting('fsync') = 'on' AS syncs, \
              (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS is_superuser, \
              EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = 'core' \
-                     AND pg_has_role(current_user, nspowner, 'MEMBER')) AS owns_tables",
+                     AND pg_has_role(current_user, nspowner, 'MEMBER')) AS owns_tables, \
+             (current_setting('max_connections')::integer \
+              - current_setting('superuser_reserved_connections')::integer \
+              - (SELECT coalesce(sum(numbackends), 0) FROM pg_stat_database) + 1)::integer AS room",
         );
         server
             .fetch_one(connection)
@@ -274,6 +283,15 @@ impl Server {
             return Err(ServerFault::Owner.into());
         }
         Ok(())
+    }
+
+    /// Checks that the server accepts the connections of a service.
+    fn check_room(&self, needed: u32) -> Result<(), PostgresError> {
+        let room = u32::try_from(self.room).unwrap_or_default();
+        match room < needed {
+            true => Err(ServerFault::NoRoom { needed, room }.into()),
+            false => Ok(()),
+        }
     }
 }
 

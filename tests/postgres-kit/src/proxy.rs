@@ -31,6 +31,8 @@ struct Faults {
     /// Whether the next answer on the connection that writes events is lost.
     loses_next: AtomicBool,
     lost: AtomicU64,
+    /// The number of messages of clients after which their connection ends.
+    cut: Mutex<Option<u64>>,
     /// Whether all bytes wait, in both directions.
     holds: watch::Sender<bool>,
 }
@@ -77,6 +79,17 @@ impl Proxy {
         self.faults.loses_next.store(true, Ordering::SeqCst);
     }
 
+    /// Ends the connection of the client that sends the next message but `messages`, once it is with the server. Each
+    /// message is a statement or a part of one.
+    pub fn cut_after(&self, messages: u64) {
+        *lock(&self.faults.cut) = Some(messages);
+    }
+
+    /// Whether a connection is still to be cut.
+    pub fn is_to_cut(&self) -> bool {
+        lock(&self.faults.cut).is_some()
+    }
+
     /// Leads new connections to another socket, as a name does after a failover.
     pub fn lead_to(&self, socket: PathBuf) {
         *lock(&self.faults.socket) = socket;
@@ -90,6 +103,24 @@ impl Proxy {
     /// Returns the number of answers that were lost.
     pub fn lost(&self) -> u64 {
         self.faults.lost.load(Ordering::SeqCst)
+    }
+}
+
+impl Faults {
+    /// Counts a message of a client. Whether its connection ends.
+    fn cuts(&self) -> bool {
+        let mut cut = lock(&self.cut);
+        match *cut {
+            Some(0) => {
+                *cut = None;
+                true
+            }
+            Some(left) => {
+                *cut = Some(left - 1);
+                false
+            }
+            None => false,
+        }
     }
 }
 
@@ -121,6 +152,9 @@ async fn pass(mut client: TcpStream, faults: &Faults) -> anyhow::Result<()> {
                 holds.wait_for(|holds| !holds).await?;
                 writes |= contains(&from_client[..read], STATEMENT);
                 server.write_all(&from_client[..read]).await?;
+                if faults.cuts() {
+                    return Ok(());
+                }
             }
             read = server.read(&mut from_server) => {
                 let read = read?;
@@ -139,8 +173,8 @@ async fn pass(mut client: TcpStream, faults: &Faults) -> anyhow::Result<()> {
     }
 }
 
-fn lock(socket: &Mutex<PathBuf>) -> MutexGuard<'_, PathBuf> {
-    socket.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(fault: &Mutex<T>) -> MutexGuard<'_, T> {
+    fault.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn contains(bytes: &[u8], part: &[u8]) -> bool {

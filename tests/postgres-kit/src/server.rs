@@ -82,7 +82,7 @@ impl Server {
         ]);
         run(&mut initdb)?;
         let mut lines = format!(
-            "listen_addresses = ''\nunix_socket_directories = '{}'\nmax_connections = 200\nshared_buffers = '64MB'\n",
+            "listen_addresses = ''\nunix_socket_directories = '{}'\nmax_connections = 400\nshared_buffers = '64MB'\n",
             self.directory.display()
         );
         for setting in settings {

@@ -36,7 +36,7 @@ const SHARED: [(&str, &[&str]); 30] = [
     ),
     ("telemetry", &["settings"]),
     ("sql-store", &["core-types"]),
-    ("membership", &["sql-store"]),
+    ("membership", &["core-types", "sql-store"]),
     ("run-log", &["core-types", "sql-store", "membership"]),
     ("grpc-kit", &["contracts", "core-types", "telemetry", "settings"]),
     ("tenancy", &["contracts", "core-types", "grpc-kit"]),

@@ -302,8 +302,8 @@ async fn a_pass_that_is_killed_is_finished_after_the_next_start() {
             ..NewRun::new(run_id(number), "flow", at(1))
         };
         let writer = start(&log, named).await;
-        // Each tenth run goes in portions.
-        let portions = if number % 10 == 0 { 5 } else { 0 };
+        // Each twentieth run goes in portions.
+        let portions = if number % 20 == 0 { 5 } else { 0 };
         for _ in 0..portions {
             writer.append(events(1..=1_000)).await.unwrap();
         }

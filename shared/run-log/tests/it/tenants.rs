@@ -175,11 +175,17 @@ async fn lists_show_the_runs_of_their_owners_only(on: Fixture) {
 }
 
 async fn open_runs_are_counted_by_tenant(on: Fixture) {
+    let open = async || {
+        let open = on.log.open_runs_by_tenant().await.unwrap();
+        open.values().sum::<u64>()
+    };
     for number in 1..=9 {
         let owner = ["bob", "acme/bob", "acme/eve"][usize::try_from(number).unwrap() % 3];
         let writer = start(&on.log, owned(&on, number, owner)).await;
+        assert_eq!(open().await, u64::try_from(number.min(7)).unwrap());
         if number > 6 {
             writer.finish(1, fixture::events(1..=1)).await.unwrap();
+            assert_eq!(open().await, 6);
         }
     }
     let by_tenant = on.log.open_runs_by_tenant().await.unwrap();

@@ -86,6 +86,16 @@ pub enum ServerFault {
         "the role owns the tables; connect as a role that owns nothing, as `tavern migrate --app-role` names it"
     )]
     Owner,
+    /// Its clients leave too few connections.
+    #[error(
+        "the server accepts {room} more connections and this process uses up to {needed}; raise max_connections, or stop other clients"
+    )]
+    NoRoom {
+        /// The connections of the process.
+        needed: u32,
+        /// The connections that are left.
+        room: u32,
+    },
 }
 
 impl PostgresError {

@@ -222,3 +222,24 @@ async fn a_server_that_refuses_is_reported_before_the_wait_for_a_connection_ends
     server.run_up().unwrap();
     assert_eq!(any.fetch_all::<(i64,)>(read()).await.unwrap(), none);
 }
+
+#[tokio::test]
+async fn a_server_that_accepts_too_few_connections_is_refused() {
+    let settings = ["fsync = off", "max_connections = 14"];
+    let Some(server) = Server::start(&settings).unwrap() else {
+        return;
+    };
+    let database = server.database().unwrap();
+    migrate(&database).await.unwrap();
+    let needing = |connections| PostgresOptions {
+        connections,
+        ..options(&database.url)
+    };
+    // Three are the superuser's.
+    assert_eq!(refusal(needing(11)).await, "accepted");
+    assert_eq!(
+        refusal(needing(12)).await,
+        "the server accepts 11 more connections and this process uses up to 12; raise max_connections, or stop other \
+         clients"
+    );
+}

@@ -37,14 +37,22 @@ pub(super) struct Denials {
     clock: Arc<dyn Clock>,
     /// The sorts of the present minute. Held over a change of the counts.
     present: Arc<Mutex<Minute>>,
-    /// Counts that are recorded and not removed yet. Held while minutes are recorded.
-    recorded: Arc<Mutex<Vec<Counted>>>,
+    /// Held while minutes are recorded.
+    recorded: Arc<Mutex<RecordedMinutes>>,
 }
 
 #[derive(Default)]
 struct Minute {
     number: i64,
     sorts: HashSet<Denial>,
+}
+
+#[derive(Default)]
+struct RecordedMinutes {
+    /// The minute before which all are.
+    before: i64,
+    /// Counts that are not removed yet.
+    counts: Vec<Counted>,
 }
 
 impl Denials {
@@ -111,8 +119,11 @@ impl Denials {
             number
         };
         let mut recorded = self.recorded.lock().await;
-        self.store.remove(&recorded).await.map_err(failed)?;
-        recorded.clear();
+        if recorded.before == minute {
+            return Ok(());
+        }
+        self.store.remove(&recorded.counts).await.map_err(failed)?;
+        recorded.counts.clear();
         let counted = self.store.before(minute).await.map_err(failed)?;
         for some in counted.chunks(AT_ONCE) {
             let entries = some.iter().map(|counted| AuditEntry {
@@ -120,10 +131,11 @@ impl Denials {
                 ..AuditEntry::default()
             });
             self.chain.append(entries.collect()).await?;
-            *recorded = some.to_vec();
+            recorded.counts = some.to_vec();
             self.store.remove(some).await.map_err(failed)?;
-            recorded.clear();
+            recorded.counts.clear();
         }
+        recorded.before = minute;
         Ok(())
     }
 

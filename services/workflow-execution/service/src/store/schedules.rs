@@ -104,6 +104,15 @@ impl TimeRow {
     }
 }
 
+/// The work of all schedules of all tenants.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Agenda {
+    /// The first time that is not recorded yet.
+    pub(crate) next: Option<Timestamp>,
+    /// The tenants and ids of the schedules that have a buffered time, apart from times of a pause.
+    pub(crate) buffered: Vec<(Tenant, String)>,
+}
+
 /// Stores schedules and their times.
 ///
 /// Every method fails with a [`StoreError`] when the database does not work or a row is damaged.
@@ -129,14 +138,11 @@ pub(crate) trait ScheduleStore: Send + Sync + std::fmt::Debug {
     /// Returns the schedules of all tenants that have a time up to `now`, the earliest first, at most 1,000.
     async fn due(&self, now: Timestamp) -> Result<Vec<ScheduleRow>, StoreError>;
 
-    /// Returns the first time of all schedules of all tenants that is not recorded yet.
-    async fn next(&self) -> Result<Option<Timestamp>, StoreError>;
+    /// Returns the work of all schedules of all tenants.
+    async fn agenda(&self) -> Result<Agenda, StoreError>;
 
     /// Deletes a schedule with its times.
     async fn delete(&self, tenant: Tenant, id: &str) -> Result<(), StoreError>;
-
-    /// Returns the tenants and ids of the schedules that have a buffered time, apart from times of a pause.
-    async fn with_buffered(&self) -> Result<Vec<(Tenant, String)>, StoreError>;
 
     /// Returns the times of a schedule that are buffered or whose run may continue, the earliest first.
     async fn open_times(&self, tenant: Tenant, id: &str) -> Result<Vec<TimeRow>, StoreError>;
@@ -231,10 +237,29 @@ impl ScheduleStore for Database {
         found.into_iter().map(ScheduleRow::try_from).collect()
     }
 
-    async fn next(&self) -> Result<Option<Timestamp>, StoreError> {
-        let next = Statement::new("SELECT min(next) FROM schedules");
-        let (next,): (Option<i64>,) = self.reader().fetch_one(next).await?;
-        Ok(next.map(Timestamp::from_unix_nanos))
+    async fn agenda(&self) -> Result<Agenda, StoreError> {
+        let agenda = Statement::new(
+            "SELECT min(next), NULL AS tenant, NULL AS schedule_id FROM schedules UNION ALL \
+             SELECT DISTINCT NULL, t.tenant, t.schedule_id FROM schedule_times t \
+             JOIN schedules s ON s.tenant = t.tenant AND s.id = t.schedule_id \
+             WHERE t.state = 0 AND (t.manual OR NOT s.paused)",
+        );
+        let found: Vec<(Option<i64>, Option<String>, Option<String>)> =
+            self.reader().fetch_all(agenda).await?;
+        let mut agenda = Agenda::default();
+        for (next, tenant, id) in found {
+            if let Some(next) = next {
+                agenda.next = Some(Timestamp::from_unix_nanos(next));
+            }
+            if let (Some(tenant), Some(id)) = (tenant, id) {
+                let tenant = Tenant::new(&tenant).map_err(|_| StoreError::Damaged {
+                    table: "schedule_times",
+                    column: "tenant",
+                })?;
+                agenda.buffered.push((tenant, id));
+            }
+        }
+        Ok(agenda)
     }
 
     async fn delete(&self, tenant: Tenant, id: &str) -> Result<(), StoreError> {
@@ -247,23 +272,6 @@ impl ScheduleStore for Database {
             transaction.session().execute(statement).await?;
         }
         transaction.commit().await.map_err(StoreError::from)
-    }
-
-    async fn with_buffered(&self) -> Result<Vec<(Tenant, String)>, StoreError> {
-        let buffered = Statement::new(
-            "SELECT DISTINCT t.tenant, t.schedule_id FROM schedule_times t \
-             JOIN schedules s ON s.tenant = t.tenant AND s.id = t.schedule_id \
-             WHERE t.state = 0 AND (t.manual OR NOT s.paused)",
-        );
-        let found: Vec<(String, String)> = self.reader().fetch_all(buffered).await?;
-        let named = |(tenant, id): (String, String)| {
-            let tenant = Tenant::new(&tenant).map_err(|_| StoreError::Damaged {
-                table: "schedule_times",
-                column: "tenant",
-            })?;
-            Ok((tenant, id))
-        };
-        found.into_iter().map(named).collect()
     }
 
     async fn open_times(&self, tenant: Tenant, id: &str) -> Result<Vec<TimeRow>, StoreError> {

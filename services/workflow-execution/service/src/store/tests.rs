@@ -8,7 +8,7 @@ use sql_store::{Database, Migrations, SqliteDatabase, SqliteOptions};
 use workflow_domain::cache_key::{KeyParts, node_name};
 use workflow_runner::{LastResult, ResultChange, ResultRow, ResultStore};
 
-use super::schedules::{ScheduleRow, ScheduleStore, TimeRow, TimeState};
+use super::schedules::{Agenda, ScheduleRow, ScheduleStore, TimeRow, TimeState};
 use super::*;
 
 const FILE: [Migrations; 2] = [documents::MIGRATIONS, MIGRATIONS];
@@ -229,7 +229,7 @@ async fn equal_schedules_of_two_tenants_are_two(store: Database) {
         assert_eq!(found.unwrap().unwrap().run_id, creator);
     }
     store.put(&row, &[time(6, "r2")]).await.unwrap();
-    let buffered = store.with_buffered().await.unwrap();
+    let buffered = store.agenda().await.unwrap().buffered;
     assert_eq!(buffered, [(theirs, "daily".to_owned())]);
     store.delete(theirs, "daily").await.unwrap();
     assert!(store.get(theirs, "daily").await.unwrap().is_none());
@@ -251,8 +251,7 @@ async fn settled_times_are_trimmed_and_listed_from_the_latest(store: Database) {
     store.put(&paused, &settled).await.unwrap();
     let waiting = time(300, "r1");
     store.put(&paused, &[waiting]).await.unwrap();
-    assert_eq!(ScheduleStore::next(&store).await.unwrap(), None);
-    assert!(store.with_buffered().await.unwrap().is_empty());
+    assert_eq!(store.agenda().await.unwrap(), Agenda::default());
     let late = Timestamp::from_unix_nanos(1_000);
     let times = store.times(Tenant::DEFAULT, "daily", late, 999).await;
     let times: Vec<i64> = times

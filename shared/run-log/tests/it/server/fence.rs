@@ -1,7 +1,8 @@
 //! A process that was paused while another took over, and processes that meet.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
+use core_types::{Clock, SystemClock, Timestamp};
 use futures::future::join_all;
 use membership::{JoinError, Loss, MemberSettings, Membership};
 use postgres_kit::{Proxy, Server, databases::options};
@@ -91,6 +92,37 @@ async fn a_second_process_of_a_service_is_refused_while_the_lease_of_the_first_i
     first.leave().await.unwrap();
     member("workflow-execution").await.unwrap();
     assert_eq!(first.loss(), None);
+}
+
+#[derive(Debug)]
+struct LateClock(Duration);
+
+impl Clock for LateClock {
+    fn now(&self) -> Timestamp {
+        SystemClock.now().minus(self.0)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s214_a_process_whose_clock_is_wrong_does_not_start() {
+    let Some(server) = postgres_kit::shared() else {
+        return;
+    };
+    let url = migrated(&server.database().unwrap()).await;
+    let member = async |late| {
+        let database = PostgresDatabase::open(options(&url), &MIGRATIONS).await;
+        let settings = MemberSettings {
+            clock: Arc::new(LateClock(Duration::from_secs(late))),
+            ..MemberSettings::new("tool-registry", "127.0.0.1:7701")
+        };
+        Membership::join(database.unwrap(), settings).await
+    };
+    match member(7).await {
+        Err(JoinError::Clock { ahead }) => assert!((-8_000..-5_000).contains(&ahead), "{ahead}"),
+        other => panic!("{other:?}"),
+    }
+    // A difference of this size is a warning.
+    member(3).await.unwrap().leave().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

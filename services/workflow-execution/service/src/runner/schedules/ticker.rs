@@ -98,29 +98,37 @@ impl Inner {
     ) -> Result<Duration, Status> {
         let store = &self.schedules.store;
         let mut shortest = Duration::ZERO;
-        for row in store.due(self.clock.now()).await.map_err(failure)? {
-            let _turn = self.schedules.turn.lock().await;
-            if let Err(status) = self.look_again(&row).await {
-                // It is due again at once.
-                shortest = BUFFERED_REST;
-                report(row.tenant(), row.id(), &status);
+        let mut agenda = store.agenda().await.map_err(failure)?;
+        let now = self.clock.now();
+        if agenda.next.is_some_and(|next| next <= now) {
+            for row in store.due(now).await.map_err(failure)? {
+                let _turn = self.schedules.turn.lock().await;
+                if let Err(status) = self.look_again(&row).await {
+                    // It is due again at once.
+                    shortest = BUFFERED_REST;
+                    report(row.tenant(), row.id(), &status);
+                }
             }
+            agenda = store.agenda().await.map_err(failure)?;
         }
         limited.retain(|_, until| *until > Instant::now());
-        for (tenant, id) in store.with_buffered().await.map_err(failure)? {
-            if limited.contains_key(&tenant) {
-                continue;
+        if !agenda.buffered.is_empty() {
+            for (tenant, id) in agenda.buffered {
+                if limited.contains_key(&tenant) {
+                    continue;
+                }
+                let _turn = self.schedules.turn.lock().await;
+                match self.settle_schedule(tenant, &id).await {
+                    Ok(None) => {}
+                    Ok(Some(pause)) => drop(limited.insert(tenant, Instant::now() + pause)),
+                    Err(status) => report(tenant, &id, &status),
+                }
             }
-            let _turn = self.schedules.turn.lock().await;
-            match self.settle_schedule(tenant, &id).await {
-                Ok(None) => {}
-                Ok(Some(pause)) => drop(limited.insert(tenant, Instant::now() + pause)),
-                Err(status) => report(tenant, &id, &status),
-            }
+            agenda = store.agenda().await.map_err(failure)?;
         }
-        let next = store.next().await.map_err(failure)?;
+        let next = agenda.next;
         let next = next.map_or(LONGEST_REST, |next| next.since(self.clock.now()));
-        let buffered = store.with_buffered().await.map_err(failure)?.into_iter();
+        let buffered = agenda.buffered.into_iter();
         let rests = buffered.map(|(tenant, _)| match limited.get(&tenant) {
             Some(until) => until.duration_since(Instant::now()).max(BUFFERED_REST),
             None => BUFFERED_REST,

@@ -1,0 +1,225 @@
+//! The server or a process of Tavern fails.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use contracts::tavern::common::v1::{CallStatus, RunState};
+use contracts::tavern::registry::v1::{CallToolRequest, call_tool_response::Record};
+use postgres_kit::{Proxy, Server};
+use testkit::{Stack, eventually, migrated};
+
+use super::{done, repeats, runs};
+use crate::kills::{check, child, durability_of, parent, start};
+use crate::ledger::World;
+
+/// Restarts of the server in `make test`.
+const RESTARTS: usize = 3;
+
+/// Failovers in `make test`.
+const FAILOVERS: usize = 1;
+
+/// The longest time from the return of a server to the end of every run.
+const SETTLED: Duration = Duration::from_secs(60);
+
+/// The time over which the statements of an idle process are counted, and the most of a second.
+const IDLE: (Duration, u64) = (Duration::from_secs(10), 5);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_lose_and_repeat_nothing_when_their_server_crashes() -> anyhow::Result<()> {
+    let Some(server) = Server::start(&["fsync=on"])? else {
+        return Ok(());
+    };
+    let database = migrated(&server).await?;
+    let stack = Stack::builder().database(database).start().await?;
+    let world = World::new(stack).await?;
+    world.put_workflow("note", &child()).await?;
+    world.put_workflow("notes", &parent()).await?;
+    let mut random = fastrand::Rng::new();
+    println!("seed {}", random.get_seed());
+    let mut begun = Vec::new();
+    for at in 0..repeats("TAVERN_TEST_SERVER_RESTARTS", RESTARTS)? {
+        for number in 0..3 {
+            let name = format!("run{at}-{number}");
+            // A start that the server cut off is repeated under its request id.
+            let run_id = eventually("the run to start", || async {
+                let started = start(
+                    &world.stack,
+                    &name,
+                    "ledger.append_idempotent",
+                    durability_of(number),
+                );
+                started.await.ok()
+            });
+            begun.push((run_id.await?, name));
+        }
+        tokio::time::sleep(Duration::from_micros(random.u64(0..60_000))).await;
+        server.stop("immediate")?;
+        let asked = Instant::now();
+        let refused = runs(&world.stack).await;
+        ensure!(refused.is_err(), "the server is away");
+        println!("refused after {:?}", asked.elapsed());
+        server.run_up()?;
+    }
+    let settled = async {
+        for (run_id, name) in begun {
+            let state = check(&world, &run_id, &name).await?;
+            ensure!(state == RunState::Succeeded, "{name} ended as {state:?}");
+        }
+        Ok(())
+    };
+    tokio::time::timeout(SETTLED, settled).await?
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_call_leaves_while_another_process_may_take_over() -> anyhow::Result<()> {
+    let Some(server) = Server::start(&[])? else {
+        return Ok(());
+    };
+    let database = migrated(&server).await?;
+    let stack = Stack::builder().database(database).start().await?;
+    let call = async || -> anyhow::Result<_> {
+        let request = CallToolRequest {
+            tool_id: "system:get_current_time".to_owned(),
+            arguments_json: "{}".to_owned(),
+            ..CallToolRequest::default()
+        };
+        let mut records = stack.calls().call_tool(request).await?.into_inner();
+        while let Some(record) = records.message().await? {
+            if let Some(Record::Result(result)) = record.record {
+                return Ok(result.status());
+            }
+        }
+        bail!("there is no result")
+    };
+    ensure!(call().await? == CallStatus::Succeeded);
+    server.stop("immediate")?;
+    eventually("the lease to be too old", || async {
+        call().await.err().map(drop)
+    })
+    .await?;
+    for _ in 0..20 {
+        ensure!(call().await.is_err(), "a call left");
+    }
+    server.run_up()?;
+    eventually("the lease to be renewed", || async {
+        call().await.ok().map(drop)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_another_replaced_ends_with_75() -> anyhow::Result<()> {
+    let Some(server) = postgres_kit::shared() else {
+        return Ok(());
+    };
+    let database = migrated(server).await?;
+    let mut paused = Stack::builder().database(&database).start().await?;
+    let id = paused.processes()[0].id().to_string();
+    ensure!(
+        Command::new("kill")
+            .args(["-STOP", &id])
+            .status()?
+            .success()
+    );
+    let replaced = Stack::builder().database(&database).start().await?;
+    ensure!(runs(&replaced).await?.is_empty());
+    ensure!(
+        Command::new("kill")
+            .args(["-CONT", &id])
+            .status()?
+            .success()
+    );
+    let ended = paused.processes()[0].wait()?;
+    ensure!(ended.code() == Some(75), "{ended:?}");
+    Ok(())
+}
+
+/// Starts a standby without which the primary acknowledges no commit.
+async fn synchronous_standby(primary: &Server) -> anyhow::Result<Server> {
+    let standby = primary.standby()?;
+    primary.query(
+        "postgres",
+        "ALTER SYSTEM SET synchronous_standby_names = '*'",
+    )?;
+    primary.query("postgres", "SELECT pg_reload_conf()")?;
+    eventually("the standby to keep up", || async {
+        let state = primary.query("postgres", "SELECT sync_state FROM pg_stat_replication");
+        state.ok().filter(|state| state == "sync").map(drop)
+    })
+    .await?;
+    Ok(standby)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f11_runs_lose_and_repeat_nothing_over_a_failover_to_a_standby() -> anyhow::Result<()> {
+    let Some(mut primary) = Server::start(&["fsync = off"])? else {
+        return Ok(());
+    };
+    let direct = migrated(&primary).await?;
+    let name = direct
+        .split(['/', '?'])
+        .nth(3)
+        .context("a name")?
+        .to_owned();
+    let proxy = Proxy::start(primary.socket()).await?;
+    let database = format!("{}&tavern.allow_fsync_off=true", proxy.url(&name, "tavern"));
+    let stack = Stack::builder().database(&database).start().await?;
+    let mut world = World::new(stack).await?;
+    world.put_workflow("note", &child()).await?;
+    world.put_workflow("notes", &parent()).await?;
+    let mut begun = Vec::new();
+    for at in 0..repeats("TAVERN_TEST_FAILOVERS", FAILOVERS)? {
+        let standby = synchronous_standby(&primary).await?;
+        for number in 0..3 {
+            let run = format!("run{at}-{number}");
+            let durability = durability_of(number);
+            let started = start(&world.stack, &run, "ledger.append_idempotent", durability);
+            begun.push((started.await?, run));
+        }
+        tokio::time::sleep(Duration::from_micros(fastrand::u64(0..60_000))).await;
+        primary.stop("immediate")?;
+        standby.promote()?;
+        proxy.lead_to(standby.socket());
+        let ended = world.stack.processes()[0].wait()?;
+        ensure!(ended.code() == Some(75), "{ended:?}");
+        world.stack.restart().await?;
+        primary = standby;
+    }
+    let settled = async {
+        for (run_id, name) in &begun {
+            let state = check(&world, run_id, name).await?;
+            ensure!(state == RunState::Succeeded, "{name} ended as {state:?}");
+        }
+        Ok(())
+    };
+    tokio::time::timeout(SETTLED, settled).await??;
+    world.stack.terminate()?;
+    done(&["verify", "--database", &database]).map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s205_an_idle_tavern_sends_at_most_five_statements_a_second() -> anyhow::Result<()> {
+    let Some(server) = Server::start(&["fsync = off"])? else {
+        return Ok(());
+    };
+    let database = migrated(&server).await?;
+    let stack = Stack::builder().database(&database).start().await?;
+    let sent = || -> anyhow::Result<u64> {
+        let sent =
+            "SELECT sum(xact_commit + xact_rollback) FROM pg_stat_database WHERE datname LIKE 't%'";
+        Ok(server.query("postgres", sent)?.parse()?)
+    };
+    let (time, most) = IDLE;
+    // The first seconds are those of the start.
+    eventually("a rest", || async {
+        let before = sent().ok()?;
+        tokio::time::sleep(time).await;
+        let statements = sent().ok()? - before;
+        println!("{statements} in {time:?}");
+        (statements <= most * time.as_secs()).then_some(())
+    })
+    .await?;
+    ensure!(runs(&stack).await?.is_empty());
+    Ok(())
+}
