@@ -4,6 +4,7 @@
 //! own, as [`on_every_database`] makes them. [`Server::start`] is a server of one test, which may stop it, kill it or make a standby of it.
 
 pub mod databases;
+mod disk;
 pub mod programs;
 pub mod proxy;
 pub mod server;

@@ -5,10 +5,14 @@ use std::{
     process::Stdio,
 };
 
+use anyhow::Context;
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use crate::programs::{command, find, give, run};
+use crate::{
+    disk::SmallDisk,
+    programs::{command, find, give, run},
+};
 
 /// The role that migrates, and the role of the services.
 const ROLES: [&str; 2] = ["tavern_migrate", "tavern"];
@@ -18,6 +22,8 @@ const ROLES: [&str; 2] = ["tavern_migrate", "tavern"];
 pub struct Server {
     programs: PathBuf,
     directory: PathBuf,
+    /// The small file system of its directory, if it has one.
+    disk: Option<SmallDisk>,
     /// `None` for a server of several processes, which none of them stops.
     owned: Option<TempDir>,
 }
@@ -42,14 +48,36 @@ impl Server {
     /// # Errors
     /// A server that does not start.
     pub fn start(settings: &[&str]) -> anyhow::Result<Option<Self>> {
+        Self::start_on(settings, |_| Ok(None))
+    }
+
+    /// Starts a server whose directory has `megabytes` in all. `None` also where no file system may be mounted.
+    ///
+    /// # Errors
+    /// A server that does not start.
+    pub fn start_on_small_disk(settings: &[&str], megabytes: u32) -> anyhow::Result<Option<Self>> {
+        if !SmallDisk::may_be_mounted() {
+            return Ok(None);
+        }
+        Self::start_on(settings, |directory| {
+            SmallDisk::mount(directory, megabytes).map(Some)
+        })
+    }
+
+    fn start_on(
+        settings: &[&str],
+        mount: impl FnOnce(&Path) -> anyhow::Result<Option<SmallDisk>>,
+    ) -> anyhow::Result<Option<Self>> {
         let Some(programs) = find() else {
             return Ok(None);
         };
         let directory = tempfile::Builder::new().prefix("tavern-pg-").tempdir()?;
+        let disk = mount(directory.path())?;
         give(directory.path())?;
         let server = Self {
             programs,
             directory: directory.path().to_owned(),
+            disk,
             owned: Some(directory),
         };
         server.initialise(settings)?;
@@ -58,11 +86,24 @@ impl Server {
         Ok(Some(server))
     }
 
+    /// Fills the small disk, or frees it again.
+    ///
+    /// # Errors
+    /// A server that has none.
+    pub fn fill_disk(&self, is_full: bool) -> anyhow::Result<()> {
+        let disk = self.disk.as_ref().context("the server has no small disk")?;
+        match is_full {
+            true => disk.fill(),
+            false => disk.free(),
+        }
+    }
+
     /// Names a server that several processes share.
     pub(crate) fn in_directory(programs: PathBuf, directory: PathBuf) -> Self {
         Self {
             programs,
             directory,
+            disk: None,
             owned: None,
         }
     }
@@ -126,7 +167,8 @@ impl Server {
         run(self.pg_ctl().args(["-w", "-m", mode, "stop"])).map(drop)
     }
 
-    pub(crate) fn is_up(&self) -> bool {
+    /// Whether the server runs.
+    pub fn is_up(&self) -> bool {
         let mut status = self.pg_ctl();
         status
             .arg("status")
@@ -158,6 +200,7 @@ impl Server {
         let standby = Self {
             programs: self.programs.clone(),
             directory: directory.path().to_owned(),
+            disk: None,
             owned: Some(directory),
         };
         let mut copy = command(&self.programs, "pg_basebackup");

@@ -183,21 +183,37 @@ fn settled(events: &[RunEvent]) -> HashMap<String, usize> {
 
 /// Checks the run `name` once it has ended; returns its state.
 pub(crate) async fn check(world: &World, run_id: &str, name: &str) -> anyhow::Result<RunState> {
+    let (state, missing) = check_once(world, run_id, name).await?;
+    ensure!(
+        missing.is_empty(),
+        "{missing:?} are lost of {name}, {state:?}"
+    );
+    Ok(state)
+}
+
+/// Checks that the run `name` did nothing twice, once it has ended. Returns its state and the notes that it did not write.
+pub(crate) async fn check_once(
+    world: &World,
+    run_id: &str,
+    name: &str,
+) -> anyhow::Result<(RunState, Vec<String>)> {
     let ended = collect(&world.stack.runs(), run_id, 0).await?;
     let twice: Vec<(String, usize)> = settled(&ended.events)
         .into_iter()
         .filter(|(_, times)| *times > 1)
         .collect();
     ensure!(twice.is_empty(), "recorded more than once: {twice:?}");
-    let state = ended.run.state();
+    let mut missing = Vec::new();
     for note in notes(name) {
         let effects = world.effects(&note)?;
         let mut ids: Vec<&Value> = effects.iter().map(|effect| &effect["effect_id"]).collect();
         ids.dedup();
         ensure!(ids.len() <= 1, "{note} has several effects: {effects:?}");
-        ensure!(!ids.is_empty(), "{note} is lost: {:?}", ended.run.outcome);
+        if ids.is_empty() {
+            missing.push(note);
+        }
     }
-    Ok(state)
+    Ok((ended.run.state(), missing))
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -240,7 +240,7 @@ impl ScheduleStore for Database {
     async fn agenda(&self) -> Result<Agenda, StoreError> {
         let agenda = Statement::new(
             "SELECT min(next), NULL AS tenant, NULL AS schedule_id FROM schedules UNION ALL \
-             SELECT DISTINCT NULL, t.tenant, t.schedule_id FROM schedule_times t \
+             SELECT DISTINCT CAST(NULL AS bigint), t.tenant, t.schedule_id FROM schedule_times t \
              JOIN schedules s ON s.tenant = t.tenant AND s.id = t.schedule_id \
              WHERE t.state = 0 AND (t.manual OR NOT s.paused)",
         );

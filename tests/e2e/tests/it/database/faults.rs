@@ -10,7 +10,7 @@ use postgres_kit::{Proxy, Server};
 use testkit::{Stack, eventually, migrated};
 
 use super::{done, repeats, runs};
-use crate::kills::{check, child, durability_of, parent, start};
+use crate::kills::{check, check_once, child, durability_of, parent, start};
 use crate::ledger::World;
 
 /// Restarts of the server in `make test`.
@@ -18,6 +18,12 @@ const RESTARTS: usize = 3;
 
 /// Failovers in `make test`.
 const FAILOVERS: usize = 1;
+
+/// Times that the disk of the server is full in `make test`.
+const FULL_DISKS: usize = 1;
+
+/// The longest wait for a start that the server refuses because its disk is full.
+const REFUSED: Duration = Duration::from_secs(10);
 
 /// The longest time from the return of a server to the end of every run.
 const SETTLED: Duration = Duration::from_secs(60);
@@ -196,6 +202,65 @@ async fn f11_runs_lose_and_repeat_nothing_over_a_failover_to_a_standby() -> anyh
     tokio::time::timeout(SETTLED, settled).await??;
     world.stack.terminate()?;
     done(&["verify", "--database", &database]).map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f12_runs_that_a_full_disk_of_the_server_stopped_end_after_the_next_start()
+-> anyhow::Result<()> {
+    let settings = ["min_wal_size = 32MB", "max_wal_size = 48MB"];
+    let Some(server) = Server::start_on_small_disk(&settings, 160)? else {
+        return Ok(());
+    };
+    let database = migrated(&server).await?;
+    let mut world = World::new(Stack::builder().database(database).start().await?).await?;
+    world.put_workflow("note", &child()).await?;
+    world.put_workflow("notes", &parent()).await?;
+    let begin = async |stack: &Stack, name: &str, number| {
+        let durability = durability_of(number);
+        start(stack, name, "ledger.append_idempotent", durability).await
+    };
+    let mut begun = Vec::new();
+    for at in 0..repeats("TAVERN_TEST_FULL_DISKS", FULL_DISKS)? {
+        for number in 0.. {
+            // The first ones are at work as the disk fills up.
+            if number == 3 {
+                server.fill_disk(true)?;
+            }
+            let name = format!("run{at}-{number}");
+            let started = tokio::time::timeout(REFUSED, begin(&world.stack, &name, number)).await;
+            let run_id = started.ok().and_then(Result::ok);
+            let is_refused = run_id.is_none();
+            begun.push((name, number, run_id));
+            if is_refused {
+                break;
+            }
+        }
+        server.fill_disk(false)?;
+        // Without room for its own log a server ends.
+        if !server.is_up() {
+            server.run_up()?;
+        }
+        world.stack.restart().await?;
+    }
+    let settled = async {
+        for (name, number, run_id) in begun {
+            // A refused start is repeated under its request id.
+            let run_id = eventually("the run to start", || async {
+                match &run_id {
+                    Some(run_id) => Some(run_id.clone()),
+                    None => begin(&world.stack, &name, number).await.ok(),
+                }
+            });
+            match check_once(&world, &run_id.await?, &name).await? {
+                (RunState::Succeeded, missing) if missing.is_empty() => {}
+                // A call of it was refused for want of room.
+                (RunState::Failed, _) => {}
+                ended => bail!("{name} ended as {ended:?}"),
+            }
+        }
+        Ok(())
+    };
+    tokio::time::timeout(SETTLED, settled).await?
 }
 
 #[tokio::test(flavor = "multi_thread")]
