@@ -83,13 +83,13 @@ async fn an_installation_moves_to_a_server_and_back_with_its_runs_and_keys() -> 
     }
     let elsewhere = migrated(server).await?;
     let began = Instant::now();
-    done(&["import", "--from", &data, "--database", &elsewhere])?;
+    let imported = done(&["import", "--from", &data, "--database", &elsewhere])?;
+    ensure!(imported.contains("rows of principal"), "{imported}");
     let killed = u32::try_from(repeats("TAVERN_TEST_MOVE_KILLS", KILLS)?)?;
     let ended = kill_over_and_over(&from, killed, began.elapsed())?;
     println!("{ended} of {killed} had ended before they were killed");
     ensure!(ended < killed, "none was killed");
-    let imported = done(&from)?;
-    ensure!(imported.contains("rows of principal"), "{imported}");
+    done(&from)?;
     let again = done(&from)?;
     for line in logs(&again) {
         ensure!(line.contains(" 0 runs with 0 events"), "{line}");
