@@ -73,8 +73,8 @@ $(TARGET)/local-model/installed: deploy/local-model/requirements.txt | check-pyt
 
 ##@ Test it
 
-# The crate whose tests pause the clock of tokio. With the others, that feature would be one of all of them, and every
-# crate be compiled a second time after `make build`.
+# The crate whose tests pause the clock of tokio. In a build with the others it would give them that feature too, and
+# all that `make build` has compiled would be compiled again.
 PAUSED := hook-chain
 
 # Tests wait as much as they compute, for programs to start and for limits to be reached.

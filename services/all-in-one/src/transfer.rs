@@ -101,7 +101,7 @@ impl Verify {
 fn ensure_data_in(directory: &Path) -> anyhow::Result<()> {
     ensure!(
         ALL.iter().any(|data| directory.join(data.file).is_file()),
-        "{} is no data directory: it has none of the files {}",
+        "{} is not a data directory: it has none of the files {}",
         directory.display(),
         ALL.map(|data| data.file).join(", ")
     );

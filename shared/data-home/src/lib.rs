@@ -15,7 +15,7 @@ use grpc_kit::program::Misplaced;
 use membership::{FenceError, JoinError, Loss, MemberSettings, Membership};
 use sql_store::{
     DataDir, DataDirError, Database, Migrations, OpenError, PostgresDatabase, PostgresError,
-    PostgresOptions, SqliteDatabase, SqliteOptions,
+    PostgresOptions, ServerFault, SqliteDatabase, SqliteOptions,
 };
 
 pub use address::DatabaseAddress;
@@ -26,7 +26,7 @@ pub use transfer::{MoveError, Moved, ServiceData};
 /// The largest number of reading connections of a process, which has one more for its lease and for each log.
 const READERS: u32 = 6;
 
-/// The largest number of connections of a process: those of the logs of all services are five.
+/// The largest number of connections of a process: one for its lease and five for the logs of all services besides.
 const CONNECTIONS: u32 = READERS + 6;
 
 /// The tables at a server that all services share: members, runs and documents.
@@ -62,7 +62,9 @@ impl HomeError {
         let is_lasting = match &self {
             Self::Server(error) => !matches!(
                 error,
-                PostgresError::Unreachable(_) | PostgresError::Failed(_)
+                PostgresError::Unreachable(_)
+                    | PostgresError::Failed(_)
+                    | PostgresError::Server(ServerFault::NoRoom { .. })
             ),
             Self::Join(error) => matches!(error, JoinError::Clock { .. }),
             _ => false,

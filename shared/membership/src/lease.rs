@@ -6,12 +6,12 @@ use std::{
 };
 
 use sql_store::{ErrorClass, classify};
-use sqlx::{AssertSqlSafe, Connection, FromRow, PgConnection, postgres::PgPool};
+use sqlx::{Connection, FromRow, PgConnection, postgres::PgPool};
 use tokio::time::{sleep, timeout};
 
 use crate::{
     JoinError, Loss, MemberSettings, Shared,
-    clock::{self, Ahead, DATABASE_NOW},
+    clock::{self, ClockOffset},
     usable,
     writer::FenceError,
 };
@@ -48,11 +48,12 @@ pub(crate) async fn join(
     settings: &MemberSettings,
 ) -> Result<(), JoinError> {
     let asked = settings.clock.now();
-    let database = sqlx::query_scalar(AssertSqlSafe(format!("SELECT {DATABASE_NOW}")));
+    let database =
+        sqlx::query_scalar("SELECT (1000 * extract(epoch FROM clock_timestamp()))::bigint");
     let database = database.fetch_one(&mut *connection).await?;
-    let ahead = Ahead::of(asked, database, &*settings.clock);
-    if ahead.is_refused() {
-        return Err(JoinError::Clock { ahead: ahead.0 });
+    let offset = ClockOffset::of(asked, database, settings.clock.now());
+    if offset.is_refused() {
+        return Err(JoinError::Clock { ahead_ms: offset.0 });
     }
     let mut awaited: Option<Other> = None;
     let mut waits = 0..LOCK_WAITS;
@@ -229,15 +230,16 @@ async fn renew_once(
         none => none.insert(member.connect().await?),
     };
     let (sent, asked) = (clock::now(), member.clock.now());
-    let renewed = sqlx::query_scalar(AssertSqlSafe(format!(
-        "UPDATE members SET renewed = clock_timestamp() WHERE id = $1 AND NOT fenced RETURNING {DATABASE_NOW}"
-    )));
+    let renewed = sqlx::query_scalar(
+        "UPDATE members SET renewed = clock_timestamp() WHERE id = $1 AND NOT fenced \
+         RETURNING (1000 * extract(epoch FROM renewed))::bigint",
+    );
     let database = renewed.bind(&member.id).fetch_optional(connection).await?;
     let Some(database) = database else {
         return Err(FenceError::Lost(Loss::Fenced));
     };
     member.confirmed.store(sent, Ordering::Release);
-    member.compare(Ahead::of(asked, database, &*member.clock));
+    member.report(ClockOffset::of(asked, database, member.clock.now()));
     Ok(())
 }
 

@@ -25,7 +25,7 @@ use sqlx::{PgConnection, migrate::Migrator};
 use tokio::{sync::watch, task::JoinHandle};
 use uuid::Uuid;
 
-use clock::Ahead;
+use clock::ClockOffset;
 pub use writer::{FenceError, Writer};
 
 static MIGRATOR: Migrator = sqlx::migrate!("migrations/postgres");
@@ -96,11 +96,11 @@ pub enum JoinError {
     },
     /// The clock of this machine is wrong, or the database's: times that are due would come early or late.
     #[error(
-        "the clock of this machine is {ahead} ms ahead of the database's (behind it if negative); set it, as by NTP"
+        "the clock of this machine is {ahead_ms} ms ahead of the database's (behind it if negative); set it, as by NTP"
     )]
     Clock {
-        /// The difference in milliseconds.
-        ahead: i64,
+        /// The offset in milliseconds.
+        ahead_ms: i64,
     },
     /// The database failed.
     #[error("the database failed")]
@@ -123,8 +123,8 @@ struct Shared {
     /// The time at which the last confirmed renewal was sent, in milliseconds of [`clock::now`].
     confirmed: AtomicU64,
     clock: Arc<dyn Clock>,
-    /// Whether the clock differs from the database's by more than it should.
-    is_astray: AtomicBool,
+    /// Whether the clock's offset from the database's has been warned of.
+    is_warned: AtomicBool,
     loss: watch::Sender<Option<Loss>>,
     renewal: std::sync::Mutex<Option<JoinHandle<()>>>,
 }
@@ -136,7 +136,7 @@ impl Membership {
     /// process is fenced, and if it is renewed, this one is refused.
     ///
     /// # Errors
-    /// [`JoinError`] names the other process, or the difference between the clocks.
+    /// [`JoinError`] names the other process, or the offset of the clock.
     pub async fn join(
         database: PostgresDatabase,
         settings: MemberSettings,
@@ -154,7 +154,7 @@ impl Membership {
             database,
             confirmed: AtomicU64::new(sent),
             clock: settings.clock,
-            is_astray: AtomicBool::default(),
+            is_warned: AtomicBool::default(),
             loss,
             renewal: std::sync::Mutex::default(),
         });
@@ -237,11 +237,11 @@ impl Shared {
     }
 
     /// Logs that the clock has come to differ from the database's, or to agree with it again.
-    fn compare(&self, ahead: Ahead) {
-        let is_astray = ahead.is_warned();
-        match (self.is_astray.swap(is_astray, Ordering::Relaxed), is_astray) {
+    fn report(&self, offset: ClockOffset) {
+        let is_warned = offset.is_warned();
+        match (self.is_warned.swap(is_warned, Ordering::Relaxed), is_warned) {
             (false, true) => tracing::warn!(
-                ahead_ms = ahead.0,
+                ahead_ms = offset.0,
                 "the clock of this machine differs from the database's; set it, as by NTP"
             ),
             (true, false) => tracing::info!("the clock of this machine agrees with the database's"),

@@ -98,7 +98,8 @@ async fn publish(mut groups: mpsc::Receiver<Group>) {
 /// once `closing` is true.
 pub(crate) fn spawn<B: Backend>(
     backend: B,
-    (window, commits): (Duration, Commits),
+    window: Duration,
+    commits: Commits,
     queued: mpsc::Receiver<Step>,
     tasks: mpsc::Receiver<MaintenanceTask>,
     closing: watch::Receiver<bool>,
@@ -164,6 +165,7 @@ impl<B: Backend> Committer<B> {
         }
     }
 
+    /// Stores steps, and counts the commit.
     async fn store(&mut self, group: &[Step]) -> Result<Vec<StepOutcome>, StoreFailure> {
         let stored = self.backend.store(group).await;
         // Also after a failure, as the commit may be stored.

@@ -52,8 +52,7 @@ impl Storage {
         let (maintenance, asked) = mpsc::channel(1);
         let closing = self.closing.subscribe();
         let open = OpenRuns::default();
-        let committing = (self.window, open.commits());
-        let tasks = committer::spawn(backend, committing, queued, asked, closing);
+        let tasks = committer::spawn(backend, self.window, open.commits(), queued, asked, closing);
         let store = Arc::new(StoredRuns {
             reader: self.reader,
             log: self.name,

@@ -36,7 +36,7 @@ pub use data_dir::{DataDir, DataDirError};
 pub use database::{Database, Session, Transaction};
 pub use error_class::{ErrorClass, NulText, StoreError, classify};
 pub use migrations::{Migrations, ServerMigration};
-pub use postgres::{PostgresDatabase, PostgresError, PostgresOptions};
+pub use postgres::{PostgresDatabase, PostgresError, PostgresOptions, ServerFault};
 pub use sqlite::{OpenError, SqliteDatabase, SqliteOptions};
 pub use statement::{Reader, Statement, StoredRow, Value};
 pub use tenant_rows::{TenantTable, count_rows, remove_rows};

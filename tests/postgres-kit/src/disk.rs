@@ -65,7 +65,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // A process that still has a file open keeps it alive, and no one else.
+        // Lazy, as a process of the server may still have a file open.
         let unmounted = run(Command::new("umount").arg("--lazy").arg(&self.directory));
         unmounted.map(drop).unwrap_or_default();
     }

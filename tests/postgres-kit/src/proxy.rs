@@ -31,7 +31,7 @@ struct Faults {
     /// Whether the next answer on the connection that writes events is lost.
     loses_next: AtomicBool,
     lost: AtomicU64,
-    /// The number of messages of clients after which their connection ends.
+    /// The number of messages of clients before the one whose connection ends.
     cut: Mutex<Option<u64>>,
     /// Whether all bytes wait, in both directions.
     holds: watch::Sender<bool>,
@@ -79,8 +79,8 @@ impl Proxy {
         self.faults.loses_next.store(true, Ordering::SeqCst);
     }
 
-    /// Ends the connection of the client that sends the next message but `messages`, once it is with the server. Each
-    /// message is a statement or a part of one.
+    /// Ends a client's connection after `messages` further messages of clients have passed, and one more: the server has
+    /// that one, and its answer is lost. A message is a statement, or a part of one.
     pub fn cut_after(&self, messages: u64) {
         *lock(&self.faults.cut) = Some(messages);
     }
@@ -107,20 +107,12 @@ impl Proxy {
 }
 
 impl Faults {
-    /// Counts a message of a client. Whether its connection ends.
+    /// Counts a message of a client, and returns whether its connection ends.
     fn cuts(&self) -> bool {
         let mut cut = lock(&self.cut);
-        match *cut {
-            Some(0) => {
-                *cut = None;
-                true
-            }
-            Some(left) => {
-                *cut = Some(left - 1);
-                false
-            }
-            None => false,
-        }
+        let left = *cut;
+        *cut = left.and_then(|left| left.checked_sub(1));
+        left == Some(0)
     }
 }
 

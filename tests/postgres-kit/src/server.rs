@@ -86,16 +86,24 @@ impl Server {
         Ok(Some(server))
     }
 
-    /// Fills the small disk, or frees it again.
+    /// Fills the small disk.
     ///
     /// # Errors
     /// A server that has none.
-    pub fn fill_disk(&self, is_full: bool) -> anyhow::Result<()> {
-        let disk = self.disk.as_ref().context("the server has no small disk")?;
-        match is_full {
-            true => disk.fill(),
-            false => disk.free(),
-        }
+    pub fn fill_disk(&self) -> anyhow::Result<()> {
+        self.small_disk()?.fill()
+    }
+
+    /// Frees the room that was filled.
+    ///
+    /// # Errors
+    /// A server whose disk was not filled.
+    pub fn free_disk(&self) -> anyhow::Result<()> {
+        self.small_disk()?.free()
+    }
+
+    fn small_disk(&self) -> anyhow::Result<&SmallDisk> {
+        self.disk.as_ref().context("the server has no small disk")
     }
 
     /// Names a server that several processes share.

@@ -1,7 +1,7 @@
 //! PostgreSQL databases with the tables of Tavern.
 
 use anyhow::{Context, ensure};
-use postgres_kit::Server;
+use postgres_kit::{Database, Server};
 use tokio::process::Command;
 
 use crate::process::binary;
@@ -28,10 +28,21 @@ pub(crate) async fn of_run() -> anyhow::Result<Option<String>> {
 /// The tables cannot be made.
 pub async fn migrated(server: &Server) -> anyhow::Result<String> {
     let database = server.database()?;
-    let lax = |url: &str| match url.contains('?') {
-        true => format!("{url}&tavern.allow_fsync_off=true"),
-        false => format!("{url}?tavern.allow_fsync_off=true"),
-    };
+    migrate(&database).await?;
+    Ok(lax(&database.url))
+}
+
+/// Returns an address that allows a server without syncs.
+fn lax(url: &str) -> String {
+    let sign = if url.contains('?') { '&' } else { '?' };
+    format!("{url}{sign}tavern.allow_fsync_off=true")
+}
+
+/// Makes the tables of Tavern in a database.
+///
+/// # Errors
+/// The tables cannot be made.
+pub async fn migrate(database: &Database) -> anyhow::Result<()> {
     let migrated = Command::new(binary("tavern")?)
         .args(["migrate", "--database", &lax(&database.owner_url)])
         .args(["--app-role", database.app_role])
@@ -42,7 +53,7 @@ pub async fn migrated(server: &Server) -> anyhow::Result<String> {
         "the tables cannot be made: {}",
         String::from_utf8_lossy(&migrated.stderr)
     );
-    Ok(lax(&database.url))
+    Ok(())
 }
 
 /// Returns the settings of a program with tables, whose variables have a prefix: its database, if it has one, and a

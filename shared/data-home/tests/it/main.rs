@@ -11,9 +11,10 @@ use data_home::{
 };
 use documents::{Collection, DocumentStore, StoredDocuments};
 use grpc_kit::program::Misplaced;
+use membership::JoinError;
 use postgres_kit::databases::options;
 use run_log::{Created, NewRun};
-use sql_store::PostgresDatabase;
+use sql_store::{PostgresDatabase, ServerFault};
 use tempfile::TempDir;
 
 const CALLS: LogOptions = LogOptions::new("calls.db", "call");
@@ -145,6 +146,15 @@ async fn settings_that_fail_again_end_a_program_with_their_own_code_and_show_no_
         assert_eq!(error.is::<Misplaced>(), is_lasting, "{text}");
         assert!(!text.contains("hunter2"), "{text}");
     }
+    let clock = HomeError::Join(JoinError::Clock { ahead_ms: 7_000 });
+    assert!(clock.of_program().is::<Misplaced>());
+    // Other clients may leave room before the next start.
+    let full = ServerFault::NoRoom {
+        needed: 12,
+        room: 3,
+    };
+    let full = HomeError::Server(full.into());
+    assert!(!full.of_program().is::<Misplaced>());
     let Some(address) = postgres_kit::shared().map(|server| server.database().unwrap()) else {
         return;
     };

@@ -6,21 +6,12 @@
 mod faults;
 mod moves;
 
-use std::env;
 use std::process::{Command, Output};
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use contracts::tavern::common::v1::RunState;
 use contracts::tavern::run::v1::ListRunsRequest;
 use testkit::{Stack, binary};
-
-/// Returns the number that a variable states, for the full size of a test, or a small one.
-fn repeats(variable: &str, small: usize) -> anyhow::Result<usize> {
-    let stated = env::var(variable).ok();
-    let number = stated.map(|number| number.parse()).transpose();
-    let number = number.with_context(|| format!("{variable} is no number"))?;
-    Ok(number.unwrap_or(small))
-}
 
 fn tavern(arguments: &[&str]) -> anyhow::Result<Output> {
     Ok(Command::new(binary("tavern")?).args(arguments).output()?)

@@ -21,7 +21,7 @@ use contracts::tavern::registry::v1::{
 use contracts::tavern::run::v1::{CancelRunRequest, GetRunRequest};
 use contracts::tavern::workflow::v1::{StartRunRequest, start_run_request::Target};
 use serde_json::{Value, json};
-use testkit::{Followed, Stack, collect, eventually, until};
+use testkit::{Followed, Stack, collect, eventually, size, until};
 
 use crate::ledger::{World, append, dispatched};
 use crate::text::{model_text, user_message};
@@ -464,10 +464,7 @@ const LIFE: Duration = Duration::from_millis(90);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn turns_continue_with_decisions_at_random_over_kills() -> anyhow::Result<()> {
-    let rounds = match std::env::var("TAVERN_TEST_KILLS") {
-        Ok(number) => number.parse().context("TAVERN_TEST_KILLS is no number")?,
-        Err(_) => 6_u32,
-    };
+    let rounds = size("TAVERN_TEST_KILLS", 6_u32)?;
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);

@@ -15,7 +15,7 @@ use contracts::tavern::workflow::v1::StartRunRequest;
 use contracts::tavern::workflow::v1::start_run_request::Target;
 use plugin_package::PluginFiles;
 use serde_json::{Value, json};
-use testkit::{Stack, collect};
+use testkit::{Stack, collect, size};
 
 use crate::doubt::Decider;
 use crate::ledger::World;
@@ -29,10 +29,7 @@ const KILLS: usize = 4;
 const KILLS_PER_RUN: usize = 3;
 
 fn kills() -> anyhow::Result<usize> {
-    match std::env::var("TAVERN_TEST_KILLS") {
-        Ok(number) => number.parse().context("TAVERN_TEST_KILLS is no number"),
-        Err(_) => Ok(KILLS),
-    }
+    size("TAVERN_TEST_KILLS", KILLS)
 }
 
 /// A workflow that appends a note to the ledger.

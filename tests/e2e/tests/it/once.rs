@@ -5,10 +5,9 @@
 
 use std::time::Duration;
 
-use anyhow::Context;
 use contracts::tavern::common::v1::RunState;
 use contracts::tavern::registry::v1::CallDecision;
-use testkit::{Stack, collect, until};
+use testkit::{Stack, collect, size, until};
 
 use crate::doubt::{Decider, at_random, await_doubt, decide};
 use crate::ledger::{World, append, chain, dispatched};
@@ -118,10 +117,7 @@ async fn a_workflow_with_an_unsettled_call_continues_with_the_decision() -> anyh
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kills_lose_no_run_and_repeat_no_effect() -> anyhow::Result<()> {
-    let rounds = match std::env::var("TAVERN_TEST_KILLS") {
-        Ok(number) => number.parse().context("TAVERN_TEST_KILLS is no number")?,
-        Err(_) => 8,
-    };
+    let rounds = size("TAVERN_TEST_KILLS", 8)?;
     let mut world = World::new(Stack::all_in_one().await?).await?;
     let decider = Decider::start(&world.stack, at_random(fastrand::u64(..)));
     for round in 0_u32..rounds {

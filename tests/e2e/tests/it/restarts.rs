@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, ensure};
 use contracts::tavern::registry::v1::{Call, CallDecision};
-use testkit::Stack;
+use testkit::{Stack, size};
 
 use crate::doubt::Decider;
 use crate::kills::child;
@@ -40,15 +40,9 @@ const CARRIERS: [&str; 2] = ["tool-registry", "script-sandbox"];
 
 /// Returns the times that each service is terminated and killed, and the time from one request to
 /// the next.
-fn size() -> anyhow::Result<(u32, Duration)> {
-    let number = |variable: &str, otherwise| match std::env::var(variable) {
-        Ok(number) => number
-            .parse()
-            .with_context(|| format!("{variable} is no number")),
-        Err(_) => Ok(otherwise),
-    };
-    let times = number("TAVERN_TEST_RESTARTS", TIMES)?;
-    let rate = number("TAVERN_TEST_RATE", RATE)?;
+fn pace() -> anyhow::Result<(u32, Duration)> {
+    let times = size("TAVERN_TEST_RESTARTS", TIMES)?;
+    let rate = size("TAVERN_TEST_RATE", RATE)?;
     Ok((times, Duration::from_secs(1) / rate))
 }
 
@@ -118,7 +112,7 @@ fn check_doubt(faults: &[Fault], call: &Call, decided: SystemTime) -> anyhow::Re
 #[tokio::test(flavor = "multi_thread")]
 async fn under_load_no_call_fails_by_a_restart_and_only_kills_leave_calls_in_doubt()
 -> anyhow::Result<()> {
-    let (times, pace) = size()?;
+    let (times, pace) = pace()?;
     let stack = Stack::builder().separate().deploy(failing_agents());
     let mut world = World::new(stack.start().await?).await?;
     world.put_workflow("note", &child()).await?;

@@ -15,21 +15,12 @@ use contracts::tavern::agent::v1::{
 use contracts::tavern::common::v1::{RunEvent, RunState, run_event::Kind};
 use grpc_kit::Transport;
 use serde_json::{Value, json};
-use testkit::{Stack, collect, eventually};
+use testkit::{Stack, collect, eventually, size};
 
 /// Kills in `make test`.
 const KILLS: usize = 4;
 /// Events between two kills.
 const EVENTS: usize = 6;
-
-fn kills() -> anyhow::Result<usize> {
-    match std::env::var("TAVERN_TEST_SCENE_KILLS") {
-        Ok(number) => number
-            .parse()
-            .context("TAVERN_TEST_SCENE_KILLS is no number"),
-        Err(_) => Ok(KILLS),
-    }
-}
 
 fn transport(stack: &Stack) -> anyhow::Result<Transport> {
     Ok(grpc_kit::remote(&grpc_kit::ClientSettings::to(
@@ -241,7 +232,7 @@ async fn after_kills_every_event_is_taken_once_and_every_turn_has_its_effect_onc
     prepare(deploy.path())?;
     let mut stack = Stack::builder().deploy(deploy.path()).start().await?;
     let run_id = start(&stack, "notes").await?;
-    let kills = kills()?;
+    let kills = size("TAVERN_TEST_SCENE_KILLS", KILLS)?;
     for kill in 0..kills {
         for number in 0..EVENTS {
             let name = format!("{kill}-{number}");

@@ -49,9 +49,9 @@ struct Minute {
 
 #[derive(Default)]
 struct RecordedMinutes {
-    /// The minute before which all are.
+    /// The minute before which every count is a record.
     before: i64,
-    /// Counts that are not removed yet.
+    /// Counts that are records and not removed yet.
     counts: Vec<Counted>,
 }
 

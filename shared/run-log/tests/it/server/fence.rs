@@ -118,10 +118,12 @@ async fn s214_a_process_whose_clock_is_wrong_does_not_start() {
         Membership::join(database.unwrap(), settings).await
     };
     match member(7).await {
-        Err(JoinError::Clock { ahead }) => assert!((-8_000..-5_000).contains(&ahead), "{ahead}"),
+        Err(JoinError::Clock { ahead_ms }) => {
+            assert!((-8_000..-5_000).contains(&ahead_ms), "{ahead_ms}");
+        }
         other => panic!("{other:?}"),
     }
-    // A difference of this size is a warning.
+    // An offset of this size is a warning.
     member(3).await.unwrap().leave().await.unwrap();
 }
 

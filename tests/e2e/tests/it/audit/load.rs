@@ -4,12 +4,11 @@
 //! and 20.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::env;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use contracts::tavern::registry::v1::{
     AuditOutcome, AuditRecord, CreateTenantRequest, ListPrincipalsRequest, ListTenantsRequest,
     ListToolsRequest, Principal, PutPrincipalRequest, PutToolRequest, VerifyAuditRequest,
@@ -18,7 +17,7 @@ use contracts::tavern::registry::v1::{
     tool_registry_service_client::ToolRegistryServiceClient,
 };
 use grpc_kit::{Outbound, Transport};
-use testkit::Stack;
+use testkit::{Stack, size};
 use tokio::sync::RwLock;
 use tonic::{Code, Status};
 
@@ -30,15 +29,6 @@ const CALLS: usize = 300;
 const KILLS: usize = 3;
 /// The callers at once.
 const CALLERS: usize = 8;
-
-fn number(variable: &str, otherwise: usize) -> anyhow::Result<usize> {
-    match env::var(variable) {
-        Ok(number) => number
-            .parse()
-            .with_context(|| format!("{variable} is no number")),
-        Err(_) => Ok(otherwise),
-    }
-}
 
 /// A call, by its number and its sort.
 #[derive(Clone, Copy)]
@@ -269,8 +259,8 @@ fn check(changes: &Recorded, before: &Recorded, made: &BTreeSet<String>) -> anyh
 #[tokio::test(flavor = "multi_thread")]
 async fn kills_leave_each_change_one_intent_and_one_outcome_and_each_denied_call_its_count()
 -> anyhow::Result<()> {
-    let calls = number("TAVERN_TEST_AUDITED", CALLS)?;
-    let kills = number("TAVERN_TEST_AUDIT_KILLS", KILLS)?;
+    let calls = size("TAVERN_TEST_AUDITED", CALLS)?;
+    let kills = size("TAVERN_TEST_AUDIT_KILLS", KILLS)?;
     let mut stack = Stack::builder().with_keys().start().await?;
     let viewer = stack
         .identities()

@@ -3,13 +3,14 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 use contracts::tavern::common::v1::{CallStatus, RunState};
 use contracts::tavern::registry::v1::{CallToolRequest, call_tool_response::Record};
 use postgres_kit::{Proxy, Server};
-use testkit::{Stack, eventually, migrated};
+use testkit::{Stack, eventually, migrate, migrated, size};
+use tonic::{Code, Status};
 
-use super::{done, repeats, runs};
+use super::{done, runs};
 use crate::kills::{check, check_once, child, durability_of, parent, start};
 use crate::ledger::World;
 
@@ -31,31 +32,47 @@ const SETTLED: Duration = Duration::from_secs(60);
 /// The time over which the statements of an idle process are counted, and the most of a second.
 const IDLE: (Duration, u64) = (Duration::from_secs(10), 5);
 
+/// Starts Tavern on a database, with the workflows of the runs.
+async fn world_at(database: &str) -> anyhow::Result<World> {
+    let world = World::new(Stack::builder().database(database).start().await?).await?;
+    world.put_workflow("note", &child()).await?;
+    world.put_workflow("notes", &parent()).await?;
+    Ok(world)
+}
+
+/// Starts a run, repeatable under its name, with a durability by its number.
+async fn begin(world: &World, name: &str, number: usize) -> anyhow::Result<String> {
+    let durability = durability_of(number);
+    start(&world.stack, name, "ledger.append_idempotent", durability).await
+}
+
+/// Waits until runs have succeeded, with each effect once.
+async fn settle(world: &World, begun: &[(String, String)]) -> anyhow::Result<()> {
+    let settled = async {
+        for (run_id, name) in begun {
+            let state = check(world, run_id, name).await?;
+            ensure!(state == RunState::Succeeded, "{name} ended as {state:?}");
+        }
+        Ok(())
+    };
+    tokio::time::timeout(SETTLED, settled).await?
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn runs_lose_and_repeat_nothing_when_their_server_crashes() -> anyhow::Result<()> {
     let Some(server) = Server::start(&["fsync=on"])? else {
         return Ok(());
     };
-    let database = migrated(&server).await?;
-    let stack = Stack::builder().database(database).start().await?;
-    let world = World::new(stack).await?;
-    world.put_workflow("note", &child()).await?;
-    world.put_workflow("notes", &parent()).await?;
+    let world = world_at(&migrated(&server).await?).await?;
     let mut random = fastrand::Rng::new();
     println!("seed {}", random.get_seed());
     let mut begun = Vec::new();
-    for at in 0..repeats("TAVERN_TEST_SERVER_RESTARTS", RESTARTS)? {
+    for at in 0..size("TAVERN_TEST_SERVER_RESTARTS", RESTARTS)? {
         for number in 0..3 {
             let name = format!("run{at}-{number}");
             // A start that the server cut off is repeated under its request id.
             let run_id = eventually("the run to start", || async {
-                let started = start(
-                    &world.stack,
-                    &name,
-                    "ledger.append_idempotent",
-                    durability_of(number),
-                );
-                started.await.ok()
+                begin(&world, &name, number).await.ok()
             });
             begun.push((run_id.await?, name));
         }
@@ -67,14 +84,7 @@ async fn runs_lose_and_repeat_nothing_when_their_server_crashes() -> anyhow::Res
         println!("refused after {:?}", asked.elapsed());
         server.run_up()?;
     }
-    let settled = async {
-        for (run_id, name) in begun {
-            let state = check(&world, &run_id, &name).await?;
-            ensure!(state == RunState::Succeeded, "{name} ended as {state:?}");
-        }
-        Ok(())
-    };
-    tokio::time::timeout(SETTLED, settled).await?
+    settle(&world, &begun).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -159,29 +169,20 @@ async fn synchronous_standby(primary: &Server) -> anyhow::Result<Server> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn f11_runs_lose_and_repeat_nothing_over_a_failover_to_a_standby() -> anyhow::Result<()> {
-    let Some(mut primary) = Server::start(&["fsync = off"])? else {
+    let Some(mut primary) = Server::start(&["fsync = on"])? else {
         return Ok(());
     };
-    let direct = migrated(&primary).await?;
-    let name = direct
-        .split(['/', '?'])
-        .nth(3)
-        .context("a name")?
-        .to_owned();
+    let made = primary.database()?;
+    migrate(&made).await?;
     let proxy = Proxy::start(primary.socket()).await?;
-    let database = format!("{}&tavern.allow_fsync_off=true", proxy.url(&name, "tavern"));
-    let stack = Stack::builder().database(&database).start().await?;
-    let mut world = World::new(stack).await?;
-    world.put_workflow("note", &child()).await?;
-    world.put_workflow("notes", &parent()).await?;
+    let database = proxy.url(&made.name, made.app_role);
+    let mut world = world_at(&database).await?;
     let mut begun = Vec::new();
-    for at in 0..repeats("TAVERN_TEST_FAILOVERS", FAILOVERS)? {
+    for at in 0..size("TAVERN_TEST_FAILOVERS", FAILOVERS)? {
         let standby = synchronous_standby(&primary).await?;
         for number in 0..3 {
-            let run = format!("run{at}-{number}");
-            let durability = durability_of(number);
-            let started = start(&world.stack, &run, "ledger.append_idempotent", durability);
-            begun.push((started.await?, run));
+            let name = format!("run{at}-{number}");
+            begun.push((begin(&world, &name, number).await?, name));
         }
         tokio::time::sleep(Duration::from_micros(fastrand::u64(0..60_000))).await;
         primary.stop("immediate")?;
@@ -192,14 +193,7 @@ async fn f11_runs_lose_and_repeat_nothing_over_a_failover_to_a_standby() -> anyh
         world.stack.restart().await?;
         primary = standby;
     }
-    let settled = async {
-        for (run_id, name) in &begun {
-            let state = check(&world, run_id, name).await?;
-            ensure!(state == RunState::Succeeded, "{name} ended as {state:?}");
-        }
-        Ok(())
-    };
-    tokio::time::timeout(SETTLED, settled).await??;
+    settle(&world, &begun).await?;
     world.stack.terminate()?;
     done(&["verify", "--database", &database]).map(drop)
 }
@@ -211,32 +205,35 @@ async fn f12_runs_that_a_full_disk_of_the_server_stopped_end_after_the_next_star
     let Some(server) = Server::start_on_small_disk(&settings, 160)? else {
         return Ok(());
     };
-    let database = migrated(&server).await?;
-    let mut world = World::new(Stack::builder().database(database).start().await?).await?;
-    world.put_workflow("note", &child()).await?;
-    world.put_workflow("notes", &parent()).await?;
-    let begin = async |stack: &Stack, name: &str, number| {
-        let durability = durability_of(number);
-        start(stack, name, "ledger.append_idempotent", durability).await
-    };
+    let mut world = world_at(&migrated(&server).await?).await?;
     let mut begun = Vec::new();
-    for at in 0..repeats("TAVERN_TEST_FULL_DISKS", FULL_DISKS)? {
+    for at in 0..size("TAVERN_TEST_FULL_DISKS", FULL_DISKS)? {
         for number in 0.. {
             // The first ones are at work as the disk fills up.
             if number == 3 {
-                server.fill_disk(true)?;
+                server.fill_disk()?;
             }
             let name = format!("run{at}-{number}");
-            let started = tokio::time::timeout(REFUSED, begin(&world.stack, &name, number)).await;
-            let run_id = started.ok().and_then(Result::ok);
-            let is_refused = run_id.is_none();
-            begun.push((name, number, run_id));
-            if is_refused {
-                break;
-            }
+            let started = tokio::time::timeout(REFUSED, begin(&world, &name, number)).await;
+            let refusal = match started {
+                Ok(Ok(run_id)) => {
+                    begun.push((name, number, Some(run_id)));
+                    continue;
+                }
+                Ok(Err(refusal)) => Some(refusal.downcast::<Status>()?),
+                Err(_) => None,
+            };
+            println!("{name} was refused: {refusal:?}");
+            let code = refusal.map(|refusal| refusal.code());
+            // Without room for its own log a server ends.
+            ensure!(
+                code == Some(Code::ResourceExhausted) || !server.is_up(),
+                "{code:?}"
+            );
+            begun.push((name, number, None));
+            break;
         }
-        server.fill_disk(false)?;
-        // Without room for its own log a server ends.
+        server.free_disk()?;
         if !server.is_up() {
             server.run_up()?;
         }
@@ -245,13 +242,11 @@ async fn f12_runs_that_a_full_disk_of_the_server_stopped_end_after_the_next_star
     let settled = async {
         for (name, number, run_id) in begun {
             // A refused start is repeated under its request id.
-            let run_id = eventually("the run to start", || async {
-                match &run_id {
-                    Some(run_id) => Some(run_id.clone()),
-                    None => begin(&world.stack, &name, number).await.ok(),
-                }
-            });
-            match check_once(&world, &run_id.await?, &name).await? {
+            let run_id = match run_id {
+                Some(run_id) => run_id,
+                None => begin(&world, &name, number).await?,
+            };
+            match check_once(&world, &run_id, &name).await? {
                 (RunState::Succeeded, missing) if missing.is_empty() => {}
                 // A call of it was refused for want of room.
                 (RunState::Failed, _) => {}
@@ -265,16 +260,17 @@ async fn f12_runs_that_a_full_disk_of_the_server_stopped_end_after_the_next_star
 
 #[tokio::test(flavor = "multi_thread")]
 async fn s205_an_idle_tavern_sends_at_most_five_statements_a_second() -> anyhow::Result<()> {
-    let Some(server) = Server::start(&["fsync = off"])? else {
+    let Some(server) = Server::start(&["fsync = on"])? else {
         return Ok(());
     };
-    let database = migrated(&server).await?;
-    let stack = Stack::builder().database(&database).start().await?;
-    let sent = || -> anyhow::Result<u64> {
-        let sent =
-            "SELECT sum(xact_commit + xact_rollback) FROM pg_stat_database WHERE datname LIKE 't%'";
-        Ok(server.query("postgres", sent)?.parse()?)
-    };
+    let database = server.database()?;
+    migrate(&database).await?;
+    let stack = Stack::builder().database(&database.url).start().await?;
+    let query = format!(
+        "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = '{}'",
+        database.name
+    );
+    let sent = || -> anyhow::Result<u64> { Ok(server.query("postgres", &query)?.parse()?) };
     let (time, most) = IDLE;
     // The first seconds are those of the start.
     eventually("a rest", || async {

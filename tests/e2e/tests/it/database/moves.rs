@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use contracts::tavern::common::v1::RunState;
 use contracts::tavern::registry::v1::ListPrincipalsRequest;
-use testkit::{Stack, binary, migrated};
+use testkit::{Stack, binary, migrated, size};
 
-use super::{done, repeats, runs, tavern};
+use super::{done, runs, tavern};
 use crate::kills::{check, child, durability_of, parent, start};
 use crate::ledger::World;
 
 /// Kills of a move in `make test`.
-const KILLS: usize = 3;
+const KILLS: u32 = 3;
 
 async fn principals(stack: &Stack) -> anyhow::Result<usize> {
     let mut identities = stack.identities();
@@ -34,9 +34,8 @@ fn logs(printed: &str) -> Vec<&str> {
 fn kill_over_and_over(arguments: &[&str], killed: u32, took: Duration) -> anyhow::Result<u32> {
     let mut ended = 0;
     for kill in 0..killed {
-        let mut command = Command::new(binary("tavern")?);
-        let command = command.args(arguments);
-        let mut moving = command
+        let mut moving = Command::new(binary("tavern")?)
+            .args(arguments)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
@@ -85,7 +84,7 @@ async fn an_installation_moves_to_a_server_and_back_with_its_runs_and_keys() -> 
     let began = Instant::now();
     let imported = done(&["import", "--from", &data, "--database", &elsewhere])?;
     ensure!(imported.contains("rows of principal"), "{imported}");
-    let killed = u32::try_from(repeats("TAVERN_TEST_MOVE_KILLS", KILLS)?)?;
+    let killed = size("TAVERN_TEST_MOVE_KILLS", KILLS)?;
     let ended = kill_over_and_over(&from, killed, began.elapsed())?;
     println!("{ended} of {killed} had ended before they were killed");
     ensure!(ended < killed, "none was killed");

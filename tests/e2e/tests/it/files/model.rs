@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use contracts::tavern::registry::v1::{
     MoveFileRequest, workspace_service_client::WorkspaceServiceClient,
 };
-use testkit::Stack;
+use testkit::{Stack, size};
 
 use super::client::Client;
 use super::workspace::run;
@@ -37,15 +37,6 @@ const PATHS: [&str; 8] = [
 
 /// The files as they have to be.
 type Model = BTreeMap<String, String>;
-
-fn number(variable: &str, default: u64) -> anyhow::Result<u64> {
-    match std::env::var(variable) {
-        Ok(number) => number
-            .parse()
-            .with_context(|| format!("{variable} is no number")),
-        Err(_) => Ok(default),
-    }
-}
 
 /// A text of some length, from a few bytes to more than travels in one piece.
 fn content(random: &mut fastrand::Rng) -> String {
@@ -179,8 +170,8 @@ async fn compare(stack: &Stack, model: &Model) -> anyhow::Result<()> {
 async fn the_files_are_those_of_a_model_whatever_is_killed_between_the_operations()
 -> anyhow::Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
-    let seed = number("TAVERN_TEST_SEED", now)?;
-    let operations = number("TAVERN_TEST_FILE_OPERATIONS", OPERATIONS as u64)?;
+    let seed = size("TAVERN_TEST_SEED", now)?;
+    let operations = size("TAVERN_TEST_FILE_OPERATIONS", OPERATIONS as u64)?;
     let mut random = fastrand::Rng::with_seed(seed);
     let mut stack = Stack::builder().separate().start().await?;
     let mut model = Model::new();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use anyhow::Context;
-use testkit::{binary, repository};
+use testkit::{binary, repository, size};
 
 use super::PROGRAMS;
 
@@ -292,10 +292,7 @@ fn a_full_disk_fails_a_build_and_leaves_nothing() -> anyhow::Result<()> {
 /// The set of `TAVERN_TEST_SET` is killed `TAVERN_TEST_KILLS` times.
 #[test]
 fn a_build_that_is_killed_leaves_no_set_and_the_next_one_the_same_digest() -> anyhow::Result<()> {
-    let kills = match std::env::var("TAVERN_TEST_KILLS") {
-        Ok(number) => number.parse().context("TAVERN_TEST_KILLS is no number")?,
-        Err(_) => KILLS,
-    };
+    let kills = size("TAVERN_TEST_KILLS", KILLS)?;
     let set = std::env::var("TAVERN_TEST_SET").unwrap_or_else(|_| "small".to_owned());
     let set = set.as_str();
     let whole = Place::new()?;

@@ -9,7 +9,7 @@ use anyhow::{Context, bail, ensure};
 use contracts::tavern::common::v1::{CallResult, CallStatus};
 use contracts::tavern::registry::v1::{RollbackPluginRequest, UninstallPluginRequest};
 use serde_json::json;
-use testkit::Stack;
+use testkit::{Stack, size};
 use tonic::Status;
 
 use plugin_package::PluginFiles;
@@ -151,10 +151,7 @@ async fn prepare(stack: &Stack, change: Change) -> anyhow::Result<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_registry_has_the_old_or_the_new_package() -> anyhow::Result<()> {
-    let kills = match std::env::var("TAVERN_TEST_PLUGIN_KILLS") {
-        Ok(number) => number.parse().context("TAVERN_TEST_PLUGIN_KILLS")?,
-        Err(_) => KILLS,
-    };
+    let kills = size("TAVERN_TEST_PLUGIN_KILLS", KILLS)?;
     let mut stack = Stack::all_in_one().await?;
     let kinds = [
         Change::Install,

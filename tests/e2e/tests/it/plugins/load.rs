@@ -6,10 +6,10 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use futures::{StreamExt, TryStreamExt};
 use serde_json::json;
-use testkit::Stack;
+use testkit::{Stack, size};
 
 use super::kills::{NODE, SCRIPT, is_of_one, number_of, numbered};
 use super::{call_by, install};
@@ -26,13 +26,6 @@ const BETWEEN_UPDATES: Duration = Duration::from_millis(100);
 
 /// The most calls at the same time.
 const AT_ONCE: usize = 64;
-
-fn size(variable: &str, otherwise: u32) -> anyhow::Result<u32> {
-    match std::env::var(variable) {
-        Ok(number) => number.parse().context(variable.to_owned()),
-        Err(_) => Ok(otherwise),
-    }
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_during_updates_run_one_package_each_and_none_fails() -> anyhow::Result<()> {

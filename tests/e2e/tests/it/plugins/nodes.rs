@@ -20,7 +20,7 @@ use contracts::tavern::workflow::v1::{
 use grpc_kit::reason;
 use plugin_package::PluginFiles;
 use serde_json::{Value, json};
-use testkit::{Followed, Stack, collect};
+use testkit::{Followed, Stack, collect, size};
 use tonic::{Code, Status};
 
 use super::samples::build_dependencies;
@@ -171,10 +171,7 @@ fn waiting() -> Value {
 }
 
 fn waiting_runs() -> anyhow::Result<usize> {
-    match std::env::var("TAVERN_TEST_WAITING") {
-        Ok(number) => number.parse().context("TAVERN_TEST_WAITING is no number"),
-        Err(_) => Ok(WAITING),
-    }
+    size("TAVERN_TEST_WAITING", WAITING)
 }
 
 /// Starts runs that wait for a signal before the node of the plugin.

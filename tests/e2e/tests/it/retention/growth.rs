@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use contracts::tavern::common::v1::RunState;
 use contracts::tavern::registry::v1::ListCallsRequest;
 use contracts::tavern::run::v1::ListRunsRequest;
 use serde_json::json;
-use testkit::{Stack, eventually, invoke};
+use testkit::{Stack, eventually, invoke, size};
 use tokio::sync::Semaphore;
 use tokio::time::MissedTickBehavior;
 
@@ -46,8 +46,9 @@ struct Size {
     most: usize,
 }
 
-fn size() -> anyhow::Result<Size> {
-    let Some(turns) = number("TAVERN_TEST_GROWTH")? else {
+fn size_of_run() -> anyhow::Result<Size> {
+    let turns = size("TAVERN_TEST_GROWTH", 0)?;
+    if turns == 0 {
         return Ok(Size {
             first: TURNS / 3,
             turns: TURNS,
@@ -55,9 +56,9 @@ fn size() -> anyhow::Result<Size> {
             kept: Duration::from_secs(1),
             most: 0,
         });
-    };
-    let rate = number("TAVERN_TEST_RATE")?.unwrap_or(RATE);
-    let seconds = number("TAVERN_TEST_KEPT")?.unwrap_or(KEPT);
+    }
+    let rate = size("TAVERN_TEST_RATE", RATE)?;
+    let seconds = size("TAVERN_TEST_KEPT", KEPT)?;
     Ok(Size {
         first: turns / 10,
         turns,
@@ -65,17 +66,6 @@ fn size() -> anyhow::Result<Size> {
         kept: Duration::from_secs(seconds.into()),
         most: (rate * seconds) as usize,
     })
-}
-
-/// Reads the number of a variable; `None` if it is not set.
-fn number(variable: &str) -> anyhow::Result<Option<u32>> {
-    let Ok(number) = std::env::var(variable) else {
-        return Ok(None);
-    };
-    let number = number.parse();
-    Ok(Some(
-        number.with_context(|| format!("{variable} is no number"))?,
-    ))
 }
 
 fn prepare(deploy: &Path) -> anyhow::Result<()> {
@@ -171,7 +161,7 @@ async fn a_directory_does_not_grow_at_a_steady_rate() -> anyhow::Result<()> {
         pace,
         kept,
         most,
-    } = size()?;
+    } = size_of_run()?;
     let deploy = tempfile::tempdir()?;
     prepare(deploy.path())?;
     let mut stack = Stack::builder().deploy(deploy.path()).start().await?;

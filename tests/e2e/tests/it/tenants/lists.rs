@@ -5,11 +5,10 @@
 use anyhow::ensure;
 use contracts::access::Role;
 use serde_json::{Map, Value, json};
-use testkit::Stack;
+use testkit::{Stack, size};
 
 use super::client::Client;
 use super::matrix::{answer, filled, methods, path, things};
-use super::model::number;
 
 /// The beginnings of the names of methods that answer with more than was named.
 const LISTS: [&str; 4] = ["List", "Watch", "Query", "Search"];
@@ -44,7 +43,7 @@ async fn s601_lists_watches_and_searches_show_nothing_of_another_tenant() -> any
     let bob = Client::new(&stack, "acme", "bob", Role::Admin).await?;
     let eve = Client::new(&stack, "other", "eve", Role::Admin).await?;
     let names = things(&stack, &bob).await?;
-    for row in 0..number("TAVERN_TEST_ROWS", 20) {
+    for row in 0..size("TAVERN_TEST_ROWS", 20)? {
         more(&bob, row).await?;
     }
     let (mut wrong, mut shown) = (Vec::new(), 0);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use anyhow::{Context, ensure};
 use contracts::access::Role;
 use serde_json::{Value, json};
-use testkit::{Stack, eventually};
+use testkit::{Stack, eventually, size};
 
 use super::client::{Answer, Client};
 
@@ -407,15 +407,10 @@ impl Model {
     }
 }
 
-pub(super) fn number(variable: &str, otherwise: u64) -> u64 {
-    let given = std::env::var(variable).ok();
-    given.map_or(otherwise, |given| given.parse().expect("a number"))
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn tenants_with_equal_names_and_ids_have_each_what_it_made() -> anyhow::Result<()> {
-    let operations = number("TAVERN_TEST_OPERATIONS", 3_000) / TENANTS.len() as u64;
-    let seed = number("TAVERN_TEST_SEED", fastrand::u64(..));
+    let operations = size("TAVERN_TEST_OPERATIONS", 3_000)? / TENANTS.len() as u64;
+    let seed = size("TAVERN_TEST_SEED", fastrand::u64(..))?;
     let stack = Stack::builder().with_keys().start().await?;
     let latest = Arc::default();
     let mut running = tokio::task::JoinSet::new();

@@ -8,7 +8,7 @@ use contracts::tavern::registry::v1::{
     StartCallRequest,
 };
 use serde_json::json;
-use testkit::{Stack, eventually};
+use testkit::{Stack, eventually, size};
 
 use super::{Backend, code_of, follow, grpc, install, plugin, replace};
 use crate::ledger::World;
@@ -19,8 +19,7 @@ const KILLS: usize = 3;
 #[tokio::test(flavor = "multi_thread")]
 async fn r205_a_call_whose_hooks_a_kill_cut_off_settles_with_the_hooked_result_and_one_effect()
 -> anyhow::Result<()> {
-    let kills = std::env::var("TAVERN_TEST_HOOK_KILLS");
-    let kills = kills.map_or(Ok(KILLS), |kills| kills.parse())?;
+    let kills = size("TAVERN_TEST_HOOK_KILLS", KILLS)?;
     let mut world = World::new(Stack::all_in_one().await?).await?;
     let backend = Backend::start(&world.stack, "hooks", |_, act| {
         Ok(match act["point"].as_str() {

@@ -12,7 +12,7 @@ use contracts::tavern::registry::v1::{
 };
 use plugin_package::read_path;
 use serde_json::{Value, json};
-use testkit::{Stack, collect, exchange, invoke, repository};
+use testkit::{Stack, collect, exchange, invoke, repository, size};
 
 use super::{files, follow, install, package};
 use crate::forged::frame;
@@ -185,8 +185,7 @@ async fn read(stack: &Stack, way: Way, number: usize) -> anyhow::Result<String> 
 #[tokio::test(flavor = "multi_thread")]
 async fn r205_masked_addresses_leave_on_no_way_and_operators_read_the_raw_result()
 -> anyhow::Result<()> {
-    let results = std::env::var("TAVERN_TEST_MASKED");
-    let results = results.map_or(Ok(RESULTS), |results| results.parse())?;
+    let results = size("TAVERN_TEST_MASKED", RESULTS)?;
     let directory = tempfile::tempdir()?;
     let call = "<ACTION><people:list><n>7</n></people:list></ACTION>";
     deploy(directory.path(), "people:list", call)?;
