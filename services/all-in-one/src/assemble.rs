@@ -60,7 +60,7 @@ impl Tavern {
         let system: (Arc<dyn Clock>, Arc<dyn IdSource>) =
             (Arc::new(SystemClock), Arc::new(SystemIds));
         let local = |services: &Services| grpc_kit::local_with(services, &room);
-        let sandbox = script_sandbox::build(service.sandbox)
+        let sandbox = script_sandbox::build_with(service.sandbox, home.files())
             .await
             .context("script-sandbox")?;
         let sandbox_transport = local(&script_sandbox::services(Arc::clone(&sandbox)));

@@ -16,6 +16,9 @@ use telemetry::TelemetrySettings;
 use tool_registry::RegistrySettings;
 use workflow_execution::WorkflowSettings;
 
+/// The directory of blobs in the data directory.
+pub const BLOBS: &str = "blobs";
+
 /// Settings of the process; environment variables begin with `TAVERN__`.
 ///
 /// The settings of one service are made as for its single program: by its own environment
@@ -30,7 +33,7 @@ pub struct TavernSettings {
     pub telemetry: TelemetrySettings,
     /// The data directory. Default: `data`.
     pub data_dir: PathBuf,
-    /// The database of everything but blobs and files of conversations, in place of files in the data directory.
+    /// The database, in place of files in the data directory, which has only copies and package sets then.
     pub database: DatabaseSettings,
     /// The directory with `plugins`, `workflows`, `agents`, `scenes` and `models`. Default: `deploy`.
     pub deploy_dir: PathBuf,
@@ -167,7 +170,7 @@ impl TavernSettings {
         services.registry.data_dir = self.data_dir.clone();
         services.workflow.data_dir = self.data_dir.clone();
         services.agent.data_dir = self.data_dir.clone();
-        services.sandbox.blobs.directory = self.data_dir.join("blobs");
+        services.sandbox.blobs.directory = self.data_dir.join(self.blobs());
         services.sandbox.packages_directory = self.packages_dir();
         services.registry.plugins_dir = self.deploy_dir.join("plugins");
         services.registry.approvals_file = self.approvals_file();
@@ -178,6 +181,14 @@ impl TavernSettings {
         services.agent.knowledge_dir = self.deploy_dir.join("knowledge");
         services.agent.scripts_dir = self.deploy_dir.join("models");
         Ok(services)
+    }
+
+    /// Returns the name of the directory of blobs, or of their copies where they are at a server.
+    fn blobs(&self) -> &'static str {
+        match self.database.address.is_empty() {
+            true => BLOBS,
+            false => "blob-copies",
+        }
     }
 
     /// Returns the home of the tables and logs of all services.

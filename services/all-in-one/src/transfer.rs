@@ -4,10 +4,13 @@ use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, ensure};
+use all_in_one::settings::BLOBS;
+use anyhow::{Context, anyhow, ensure};
 use clap::Args;
 use data_home::{DataHome, HomeError, Moved, ServiceData};
 use grpc_kit::program::print;
+use tokio::task::spawn_blocking;
+use tool_registry::CopiedFiles;
 
 use crate::at_rest::{AtRest, at_database};
 
@@ -22,8 +25,8 @@ const ALL: [ServiceData; 3] = [
 ///
 /// Both must be at rest: the files are locked, and a database that a Tavern serves is refused. Rows and runs that
 /// are there already stay, so a command that ended in between is repeated. Every run is verified on the way, and its
-/// chain of hashes is the same afterwards. Blobs, files of conversations and package sets stay in the directory: serve
-/// the database with it.
+/// chain of hashes is the same afterwards. Package sets stay in the directory: serve the database with it, or build them
+/// anew.
 #[derive(Args)]
 pub(crate) struct Import {
     /// The data directory.
@@ -132,7 +135,29 @@ async fn copy(from: &DataHome, to: &DataHome) -> anyhow::Result<()> {
         copied.context(data.service)?;
     }
     agent_runtime::index_knowledge(to).await?;
+    let copied = tool_registry::copy_files(from, to).await;
+    let copied = copied.map_err(|failure| anyhow!("{}", failure.message))?;
+    let CopiedFiles { workspaces, files } = copied;
+    print(&format!("{files} files of {workspaces} workspaces\n"));
+    let blobs = copy_blobs(from, to).await?;
+    print(&format!("{blobs} blobs\n"));
     Ok(())
+}
+
+async fn copy_blobs(from: &DataHome, to: &DataHome) -> anyhow::Result<u64> {
+    let path = |home: &DataHome| home.directory().path().join(BLOBS);
+    let copied = match (from.files(), to.files()) {
+        (None, Some(server)) => {
+            let directory = path(from);
+            spawn_blocking(move || blob_store::copy_to(&server, &directory)).await?
+        }
+        (Some(server), None) => {
+            let directory = path(to);
+            spawn_blocking(move || blob_store::copy_from(&server, &directory)).await?
+        }
+        _ => return Ok(0),
+    };
+    Ok(copied?)
 }
 
 /// Prints a part that is done, and on standard error the progress of one that takes long.

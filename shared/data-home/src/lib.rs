@@ -13,6 +13,7 @@ use std::{fmt, path::PathBuf};
 
 use grpc_kit::program::Misplaced;
 use membership::{FenceError, JoinError, Loss, MemberSettings, Membership};
+use server_files::ServerFiles;
 use sql_store::{
     DataDir, DataDirError, Database, Migrations, OpenError, PostgresDatabase, PostgresError,
     PostgresOptions, ServerFault, SqliteDatabase, SqliteOptions,
@@ -29,11 +30,12 @@ const READERS: u32 = 6;
 /// The largest number of connections of a process: one for its lease and five for the logs of all services besides.
 const CONNECTIONS: u32 = READERS + 6;
 
-/// The tables at a server that all services share: members, runs and documents.
-pub const SHARED_MIGRATIONS: [Migrations; 3] = [
+/// The tables at a server that all services share: members, runs, documents and files.
+pub const SHARED_MIGRATIONS: [Migrations; 4] = [
     membership::MIGRATIONS,
     run_log::SERVER_MIGRATIONS,
     documents::SERVER_MIGRATIONS,
+    server_files::SERVER_MIGRATIONS,
 ];
 
 /// The reason for which the home cannot be used.
@@ -132,10 +134,14 @@ impl DataHome {
             lease: settings.database.lease,
             ..MemberSettings::new(settings.services, settings.address)
         };
-        Ok(Self {
+        let home = Self {
             membership: Some(Membership::join(database, member).await?),
             ..files
-        })
+        };
+        if let Some(files) = home.files() {
+            files.sweep_in_background();
+        }
+        Ok(home)
     }
 
     /// Opens the home of a program, and puts the program together there. A program that does not start leaves the
@@ -174,6 +180,11 @@ impl DataHome {
     /// Returns the database that other processes share, if there is one.
     fn server(&self) -> Option<&PostgresDatabase> {
         self.membership.as_ref().map(Membership::database)
+    }
+
+    /// Returns the files of conversations and the blobs at the server, if there is one.
+    pub fn files(&self) -> Option<ServerFiles> {
+        self.server().cloned().map(ServerFiles::new)
     }
 
     /// Returns the directory of the files that belong to this process.

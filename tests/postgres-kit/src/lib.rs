@@ -5,6 +5,7 @@
 
 pub mod databases;
 mod disk;
+pub mod files;
 pub mod programs;
 pub mod proxy;
 pub mod server;

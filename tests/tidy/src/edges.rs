@@ -9,7 +9,7 @@ use crate::{Finding, Tree};
 
 /// The shared crates, from the bottom up, each with the lower crates that it may use.
 #[rustfmt::skip] // one line per crate
-const SHARED: [(&str, &[&str]); 30] = [
+const SHARED: [(&str, &[&str]); 31] = [
     ("contracts", &[]),
     ("core-types", &[]),
     ("json-schema", &[]),
@@ -36,6 +36,7 @@ const SHARED: [(&str, &[&str]); 30] = [
     ),
     ("telemetry", &["settings"]),
     ("sql-store", &["core-types"]),
+    ("server-files", &["core-types", "sql-store"]),
     ("membership", &["core-types", "sql-store"]),
     ("run-log", &["core-types", "sql-store", "membership"]),
     ("grpc-kit", &["contracts", "core-types", "telemetry", "settings"]),
@@ -56,7 +57,8 @@ const SHARED: [(&str, &[&str]); 30] = [
     (
         "data-home",
         &[
-            "core-types", "settings", "sql-store", "membership", "run-log", "grpc-kit", "documents",
+            "core-types", "settings", "sql-store", "server-files", "membership", "run-log", "grpc-kit",
+            "documents",
         ],
     ),
     ("plugin-client", &["contracts", "grpc-kit"]),

@@ -4,6 +4,9 @@ use core_types::Tenant;
 
 use crate::BlobDigest;
 
+/// The beginning of the names of blobs at a server.
+pub(crate) const BLOBS: &str = "blobs/";
+
 /// The owner of blobs, in a form that is a valid file name whatever the caller's name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Caller {
@@ -44,6 +47,26 @@ impl Caller {
         })
     }
 
+    /// The name of the blobs of the caller at a server.
+    pub(crate) fn place(&self) -> String {
+        let (_, text) = self.directory.rsplit_once('.').unwrap_or_default();
+        let text = if text.is_empty() {
+            &self.directory
+        } else {
+            text
+        };
+        format!("{BLOBS}{text}")
+    }
+
+    /// Parses the name of blobs at a server.
+    pub(crate) fn from_place(tenant: Tenant, place: &str) -> Option<Self> {
+        let text = place.strip_prefix(BLOBS)?;
+        match tenant.is_default() {
+            true => Self::from_directory(text),
+            false => Self::from_directory(&format!("{tenant}.{text}")),
+        }
+    }
+
     /// The name of the caller's directory.
     pub(crate) fn directory(&self) -> &str {
         &self.directory
@@ -68,6 +91,8 @@ mod tests {
             for caller in [own, other] {
                 assert!(!caller.directory().contains('/'), "{name}");
                 let again = Caller::from_directory(caller.directory());
+                assert_eq!(again.as_ref(), Some(&caller), "{name}");
+                let again = Caller::from_place(caller.tenant(), &caller.place());
                 assert_eq!(again, Some(caller), "{name}");
             }
         }

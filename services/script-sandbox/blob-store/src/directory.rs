@@ -6,6 +6,7 @@
 //! removes.
 
 use std::{
+    collections::HashSet,
     fs::{self, File},
     io,
     os::{fd::OwnedFd, unix::fs::DirBuilderExt},
@@ -79,11 +80,8 @@ impl Directory {
         } else {
             make(path).and_then(|()| Ok((path.to_owned(), claim(path)?)))
         };
-        let unusable = |source: io::Error| OpenError::Unusable {
-            path: path.to_owned(),
-            source,
-        };
-        let (path, root) = opened.map_err(unusable)?;
+        let unusable = OpenError::at(path);
+        let (path, root) = opened.map_err(&unusable)?;
         let Some(root) = root else {
             return Err(OpenError::InUse { path });
         };
@@ -114,6 +112,17 @@ impl Directory {
         })?;
         found.sort_by_key(|blob| blob.used);
         Ok(found)
+    }
+
+    /// Removes the blobs that are not in a list.
+    pub(crate) fn keep(&self, stored: Vec<BlobFile>, list: &[BlobFile]) -> io::Result<()> {
+        let listed: HashSet<_> = list.iter().map(|blob| (&blob.key, blob.size)).collect();
+        for blob in stored {
+            if !listed.contains(&(&blob.key, blob.size)) {
+                self.remove(&FileName::new(&blob.key, blob.size))?;
+            }
+        }
+        Ok(())
     }
 
     fn look(&self, found: &mut Vec<BlobFile>) -> Result<(), Errno> {

@@ -1,6 +1,11 @@
 //! The failures of storing or reading a blob, and of opening the store.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use server_files::FilesError;
 
 use crate::BlobDigest;
 
@@ -52,9 +57,15 @@ pub enum BlobError {
         /// The digest of the received content.
         observed: BlobDigest,
     },
-    /// The disk failed.
-    #[error("the disk of the blobs failed")]
-    Disk(#[from] io::Error),
+    /// The disk failed, or the database.
+    #[error("the storage of the blobs failed")]
+    Storage(#[from] io::Error),
+}
+
+impl From<FilesError> for BlobError {
+    fn from(error: FilesError) -> Self {
+        Self::Storage(error.into())
+    }
 }
 
 /// A failure to open the directory.
@@ -74,4 +85,17 @@ pub enum OpenError {
         /// The directory.
         path: PathBuf,
     },
+    /// The blobs of the database cannot be listed.
+    #[error(transparent)]
+    Server(#[from] FilesError),
+}
+
+impl OpenError {
+    /// Makes the error of a directory that fails.
+    pub(crate) fn at(path: &Path) -> impl Fn(io::Error) -> Self {
+        |source| Self::Unusable {
+            path: path.to_owned(),
+            source,
+        }
+    }
 }

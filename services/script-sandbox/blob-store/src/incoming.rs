@@ -79,22 +79,22 @@ impl Incoming {
             // An empty blob takes a block as well, which no piece has reserved.
             self.inner.enlarge(&mut self.reservation, 0)?;
         }
-        // The bytes are on the disk before they have a name there.
-        self.file.sync_data()?;
         let key = Key::new(&self.caller, digest);
         let now = SystemTime::now();
+        match &self.inner.server {
+            Some(server) => server.store(&key, self.size, now, &mut self.file)?,
+            // The bytes are on the disk before they have a name there.
+            None => self.file.sync_data()?,
+        }
         let mut index = self.inner.index();
         let existed = index.pin(&key, now).is_some();
         if !existed {
             if let Some(name) = &self.name {
                 let blob = FileName::new(&key, self.size);
                 self.inner.directory.finish(name, &blob)?;
-                // The file system's own time is too coarse to distinguish uses.
-                if let Err(error) = self.inner.directory.touch(&blob, now) {
-                    tracing::debug!(%error, "the time of a blob could not be set");
-                }
             }
             self.name = None;
+            self.inner.record_use(&key, self.size, now);
             index.settle(&mut self.reservation, digest, now);
         }
         drop(index);

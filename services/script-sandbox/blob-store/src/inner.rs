@@ -13,6 +13,7 @@ use crate::{
     error::BlobError,
     index::{Index, Reservation},
     key::Key,
+    server::ServerBlobs,
     settings::BlobSettings,
 };
 
@@ -31,6 +32,8 @@ pub(crate) struct Inner {
     pub(crate) settings: BlobSettings,
     pub(crate) bounds: Arc<dyn Bounds>,
     pub(crate) directory: Directory,
+    /// The blobs at a server, of which those of the directory are copies, if they are.
+    pub(crate) server: Option<ServerBlobs>,
     /// Locked for a change together with the one system call that makes it true on disk, so that
     /// the two never differ; never while content is read or written.
     pub(crate) index: Mutex<Index>,
@@ -63,21 +66,41 @@ impl Inner {
         let now = SystemTime::now();
         let mut index = self.index();
         let size = index.touch(key, now)?;
-        // The time on disk only matters after the next start.
-        if let Err(error) = self.directory.touch(&FileName::new(key, size), now) {
-            tracing::debug!(%error, "the time of a blob could not be set");
-        }
+        self.record_use(key, size, now);
         Some(BlobInfo {
             size,
             time_to_live: self.settings.time_to_live,
         })
     }
 
+    /// Records the time of a use, which matters after the next start.
+    pub(crate) fn record_use(&self, key: &Key, size: u64, now: SystemTime) {
+        let recorded = match &self.server {
+            Some(server) => server.put(key, size, now).map_err(BlobError::from),
+            // The file system's own time is too coarse to distinguish uses.
+            None => self
+                .directory
+                .touch(&FileName::new(key, size), now)
+                .map_err(BlobError::from),
+        };
+        if let Err(error) = recorded {
+            tracing::debug!(%error, "the time of a blob could not be set");
+        }
+    }
+
+    /// Removes a blob from its directory, and from a server that has it.
+    pub(crate) fn remove_file(&self, key: &Key, size: u64) -> Result<(), BlobError> {
+        if let Some(server) = &self.server {
+            server.remove(key)?;
+        }
+        Ok(self.directory.remove(&FileName::new(key, size))?)
+    }
+
     /// Removes at most `most` blobs of a tenant that are not in use, and returns the number of those that are left.
     pub(crate) fn remove_of(&self, tenant: Tenant, most: usize) -> Result<u64, BlobError> {
         let mut index = self.index();
         for (key, size) in index.free_of(tenant, most) {
-            self.directory.remove(&FileName::new(&key, size))?;
+            self.remove_file(&key, size)?;
             index.remove(&key);
         }
         Ok(index.count_of(tenant))
@@ -86,7 +109,7 @@ impl Inner {
     /// Called with the index locked.
     fn remove_all(&self, gone: &[(Key, u64)]) {
         for (key, size) in gone {
-            if let Err(error) = self.directory.remove(&FileName::new(key, *size)) {
+            if let Err(error) = self.remove_file(key, *size) {
                 tracing::error!(%error, digest = %key.digest, "a blob could not be removed");
             }
         }

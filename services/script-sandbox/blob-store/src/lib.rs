@@ -4,7 +4,8 @@
 //! and belongs to a tenant.
 //! The store is bounded in bytes, in all and for each caller, and blobs expire: `index` decides
 //! that in memory, `directory` carries it out on disk, `incoming` receives a new blob and `pinned`
-//! keeps a blob that is in use.
+//! keeps a blob that is in use. Where the files are at a server (`server-files`), the blobs are rows there, and the
+//! directory has copies of them.
 //!
 //! Everything here blocks, if briefly; an async caller goes through `spawn_blocking`.
 
@@ -18,8 +19,10 @@ mod index;
 mod inner;
 mod key;
 mod pinned;
+mod server;
 mod settings;
 mod store;
+mod transfer;
 
 pub use bounds::Bounds;
 pub use caller::Caller;
@@ -31,3 +34,4 @@ pub use inner::BlobInfo;
 pub use pinned::PinnedBlob;
 pub use settings::BlobSettings;
 pub use store::BlobStore;
+pub use transfer::{copy_from, copy_to};

@@ -10,7 +10,13 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-use crate::{BlobDigest, directory::FileName, error::BlobError, inner::Inner, key::Key};
+use crate::{
+    BlobDigest,
+    directory::{Directory, FileName},
+    error::BlobError,
+    inner::Inner,
+    key::Key,
+};
 
 /// The size of one read, in bytes.
 const PIECE: usize = 256 << 10;
@@ -32,22 +38,29 @@ impl PinnedBlob {
         let size = pinned.ok_or(BlobError::NotFound(digest))?;
         let pin = Pin::already(inner.clone(), key);
         let name = FileName::new(&pin.key, size);
-        let opened = inner.directory.read(&name);
-        let read = opened.and_then(|mut file| Ok((content_of(&mut file)?, file)));
+        let mut read = content_at(&inner.directory, &name);
+        let is_whole = |read: &io::Result<(Content, File)>| {
+            read.as_ref()
+                .is_ok_and(|(content, _)| *content == (digest, size))
+        };
+        if let Some(server) = &inner.server
+            && !is_whole(&read)
+        {
+            server.fetch(&inner.directory, &pin.key, &name)?;
+            read = content_at(&inner.directory, &name);
+        }
         match read {
-            Ok(((observed, length), file)) if observed == digest && length == size => {
-                if let Err(error) = inner.directory.touch(&name, now) {
-                    tracing::debug!(%error, "the time of a blob could not be set");
-                }
+            Ok((content, file)) if content == (digest, size) => {
+                inner.record_use(&pin.key, size, now);
                 Ok(Self { size, file, pin })
             }
             Ok(_) => {
                 tracing::error!(%digest, "a blob is damaged and is removed");
-                pin.remove(&name);
+                pin.remove(size);
                 Err(BlobError::Corrupt(digest))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                pin.remove(&name);
+                pin.remove(size);
                 Err(BlobError::NotFound(digest))
             }
             Err(error) => Err(error.into()),
@@ -73,8 +86,16 @@ impl PinnedBlob {
     }
 }
 
-/// The digest and the length of a file's content.
-fn content_of(file: &mut File) -> io::Result<(BlobDigest, u64)> {
+/// The digest and the length of a content.
+type Content = (BlobDigest, u64);
+
+/// Opens a file, and reads it once from end to end.
+fn content_at(directory: &Directory, name: &FileName) -> io::Result<(Content, File)> {
+    let mut file = directory.read(name)?;
+    Ok((content_of(&mut file)?, file))
+}
+
+fn content_of(file: &mut File) -> io::Result<Content> {
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; PIECE];
     let mut length = 0;
@@ -104,10 +125,10 @@ impl Pin {
     }
 
     /// Removes the blob in spite of all pins: readers that have its content open keep it.
-    fn remove(&self, name: &FileName) {
+    fn remove(&self, size: u64) {
         let mut index = self.inner.index();
         index.remove(&self.key);
-        if let Err(error) = self.inner.directory.remove(name) {
+        if let Err(error) = self.inner.remove_file(&self.key, size) {
             tracing::error!(%error, "a damaged blob could not be removed");
         }
     }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use core_types::Tenant;
+use server_files::ServerFiles;
 
 use crate::{
     BlobDigest,
@@ -18,6 +19,7 @@ use crate::{
     inner::{BlobInfo, Inner},
     key::Key,
     pinned::PinnedBlob,
+    server::ServerBlobs,
     settings::BlobSettings,
 };
 
@@ -36,20 +38,29 @@ impl BlobStore {
     /// # Errors
     /// Fails when the directory cannot be made, read or written, or another process uses it.
     pub fn open(settings: &BlobSettings) -> Result<Self, OpenError> {
-        Self::open_bounded(settings, Arc::new(Unbounded))
+        Self::open_bounded(settings, Arc::new(Unbounded), None)
     }
 
-    /// Opens the store with bounds of tenants, and counts the blobs that it holds.
+    /// Opens the store with bounds of tenants, and counts the blobs that it holds. With files at a server, it holds
+    /// those, and has copies of them in its directory.
     ///
     /// # Errors
     /// As [`BlobStore::open`].
     pub fn open_bounded(
         settings: &BlobSettings,
         bounds: Arc<dyn Bounds>,
+        server: Option<ServerFiles>,
     ) -> Result<Self, OpenError> {
         let directory = Directory::open(&settings.directory)?;
+        let server = server.map(ServerBlobs);
+        let mut found = directory.scan()?;
+        if let Some(server) = &server {
+            let copies = std::mem::replace(&mut found, server.scan()?);
+            let kept = directory.keep(copies, &found);
+            kept.map_err(OpenError::at(&settings.directory))?;
+        }
         let mut index = Index::new(settings);
-        for found in directory.scan()? {
+        for found in found {
             index.found(found.key, found.size, found.used);
         }
         let blobs = Self {
@@ -57,6 +68,7 @@ impl BlobStore {
                 settings: settings.clone(),
                 bounds,
                 directory,
+                server,
                 index: Mutex::new(index),
             }),
         };

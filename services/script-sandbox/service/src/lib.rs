@@ -24,5 +24,5 @@ mod tenants;
 pub use error::{Error, Refusal};
 pub use program::SandboxProgram;
 pub use runner::sandbox::Sandbox;
-pub use service::{build, services, services_beside_gateway};
+pub use service::{build, build_with, services, services_beside_gateway};
 pub use settings::SandboxSettings;

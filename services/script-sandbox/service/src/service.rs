@@ -10,6 +10,7 @@ use contracts::tavern::sandbox::v1::{
 };
 use grpc_kit::{Need, Services};
 use sandbox_engine::{Engine, domain::isolation::IsolationLevel};
+use server_files::ServerFiles;
 use tenancy::{TenantSync, Tenants};
 
 use crate::{
@@ -29,9 +30,20 @@ const SET_UP: Duration = Duration::from_secs(120);
 /// # Errors
 /// Fails when the launcher program or a runtime profile is missing or wrong.
 pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, Error> {
+    build_with(settings, None).await
+}
+
+/// Does the same for a sandbox whose blobs are at a server, if there is one.
+///
+/// # Errors
+/// As [`build`], and when the database fails.
+pub async fn build_with(
+    settings: SandboxSettings,
+    server: Option<ServerFiles>,
+) -> Result<Arc<Sandbox>, Error> {
     let tenants = Tenants::default();
     let bounds = Arc::new(BlobBounds(tenants.clone()));
-    let blobs = BlobStore::open_bounded(&settings.blobs, bounds)?;
+    let blobs = BlobStore::open_bounded(&settings.blobs, bounds, server)?;
     blobs.sweep_in_background();
     let engine = Engine::build(settings.engine(), &blobs).await?;
     log(&engine, settings.lowest_isolation);

@@ -1,5 +1,7 @@
 //! The workspaces of conversations, as far as the caller reaches the conversations.
 
+mod transfer;
+
 use std::time::Duration;
 
 use call_outcome::{Category, Failure};
@@ -11,6 +13,11 @@ use grpc_kit::{CallContext, Patience, Transport};
 use tokio::time::Instant;
 use tonic::Code;
 use workspace_store::{Workspace, Workspaces, check_conversation, failure::no_such_conversation};
+
+pub use transfer::copy_files;
+
+/// The directory of the workspaces.
+pub(crate) const WORKSPACES: &str = "workspaces";
 
 /// The longest wait for agent-runtime.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -44,6 +44,7 @@ pub mod tools;
 
 pub use audit::{AuditKeyError, AuditSettings, copy_audit_key, verify_audit};
 pub use bootstrap::{BootstrapError, bootstrap_offline, is_in_use, replace_lost_keys};
+pub use conversation_files::copy_files;
 pub use error::Error;
 pub use identities::{Identities, Rights};
 pub use peers::Peers;
@@ -51,3 +52,4 @@ pub use service::{DATA, SERVICE, ToolRegistry, build, build_at, build_with};
 pub use settings::RegistrySettings;
 pub use store::SERVER_MIGRATIONS;
 pub use tenants::Tenants;
+pub use workspace_store::CopiedFiles;

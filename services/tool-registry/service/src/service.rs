@@ -27,7 +27,7 @@ use workspace_store::Workspaces;
 use crate::{
     approvals::{Approvals, Policy},
     audit::{Audit, Stores},
-    conversation_files::ConversationFiles,
+    conversation_files::{ConversationFiles, WORKSPACES},
     dispatch::{
         Dispatcher,
         backend::Backends,
@@ -381,15 +381,20 @@ fn with_tenants(peers: &Peers, own: Transport) -> Vec<Transport> {
     [own].into_iter().chain(others).collect()
 }
 
-/// Opens the directory of workspaces.
+/// Opens the directory of workspaces, or of their copies where they are at a server.
 fn open_workspaces(
     home: &DataHome,
     settings: &RegistrySettings,
     (ids, peers): (&Arc<dyn IdSource>, &Peers),
 ) -> Result<ConversationFiles, Error> {
-    let directory = home.directory().directory("workspaces");
+    let name = match home.is_shared() {
+        true => "workspace-copies",
+        false => WORKSPACES,
+    };
+    let directory = home.directory().directory(name);
     let directory = directory.map_err(HomeError::from)?;
-    let opened = Workspaces::open(&directory, settings.workspace, Arc::clone(ids));
+    let (limits, ids) = (settings.workspace, Arc::clone(ids));
+    let opened = Workspaces::open(&directory, limits, ids, home.files());
     let opened = opened.map_err(Error::Workspaces)?;
     Ok(ConversationFiles::new(opened, peers.agent.clone()))
 }

@@ -4,9 +4,10 @@ use std::collections::{BTreeSet, HashMap};
 
 use call_outcome::Failure;
 use core_types::ContentDigest;
+use server_files::FileChange;
 use tool_domain::path::WorkspacePath;
 
-use crate::{File, Staged, Workspace, digests::Digests, tree::Tree};
+use crate::{File, Staged, Workspace, copy::put, digests::Digests, tree::Tree};
 
 /// A change to a file.
 #[derive(Debug)]
@@ -56,7 +57,13 @@ impl Workspace {
         if changes.is_empty() {
             return Ok(Vec::new());
         }
-        let mut digests = self.locked();
+        for change in &changes {
+            change
+                .content
+                .as_ref()
+                .map_or(Ok(()), |staged| self.store(staged))?;
+        }
+        let mut digests = self.current()?;
         let files = self.described(&mut digests)?;
         let mut present: HashMap<String, ContentDigest> = files
             .into_iter()
@@ -137,7 +144,8 @@ impl Workspace {
             let (parent, _) = path.parent_and_name().unwrap_or_default();
             directories.insert(parent);
         };
-        let mut made = Vec::new();
+        let (mut made, mut changes) = (Vec::new(), Vec::new());
+        let version = digests.version.take();
         for step in plan {
             made.push(match step {
                 Step::Report(path, kind) => Made {
@@ -148,6 +156,7 @@ impl Workspace {
                 Step::Remove(path) => {
                     self.unlink(&path)?;
                     touched(&path);
+                    changes.push(FileChange::Remove(path.to_string()));
                     Made {
                         path: path.to_string(),
                         kind: MadeKind::Removed,
@@ -162,6 +171,7 @@ impl Workspace {
                 } => match self.place(digests, &path, staged) {
                     Ok(file) => {
                         touched(&path);
+                        changes.push(put(&file));
                         Made {
                             path: of,
                             kind,
@@ -181,6 +191,7 @@ impl Workspace {
         for directory in directories {
             self.sync(&directory)?;
         }
+        self.commit(digests, version, changes)?;
         made.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(made)
     }

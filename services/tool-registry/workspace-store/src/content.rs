@@ -5,10 +5,12 @@ use std::io;
 use call_outcome::{Category, Failure};
 use core_types::ContentDigest;
 use serde_json::json;
+use server_files::FileChange;
 use tool_domain::path::WorkspacePath;
 
 use crate::{
     File, Staged, Workspace,
+    copy::put,
     digests::Digests,
     failure,
     files::sync_directory,
@@ -43,7 +45,7 @@ impl Workspace {
     /// # Errors
     /// A failure when the disk fails.
     pub fn files(&self) -> Result<Vec<File>, Failure> {
-        self.described(&mut self.locked())
+        self.described(&mut *self.current()?)
     }
 
     /// Opens a file.
@@ -53,7 +55,7 @@ impl Workspace {
     pub fn open(&self, path: &WorkspacePath) -> Result<OpenFile, Failure> {
         let place = path.relative();
         let at = |error: io::Error| failure::of_io(&place, &error);
-        let mut digests = self.locked();
+        let mut digests = self.current()?;
         let file = self.describe(&mut digests, path)?;
         let content = self.dir.open(&place).map_err(at)?;
         Ok(OpenFile { file, content })
@@ -70,7 +72,8 @@ impl Workspace {
         staged: Staged,
         condition: Condition,
     ) -> Result<(File, bool), Failure> {
-        let mut digests = self.locked();
+        self.store(&staged)?;
+        let mut digests = self.current()?;
         let known = self.known(&mut digests, path)?;
         condition.check(path, known.as_ref())?;
         let is_same = |file: &File| file.digest == staged.digest() && file.bytes == staged.bytes();
@@ -78,9 +81,11 @@ impl Workspace {
             return Ok((known, false));
         }
         self.tree()?.put(path, staged.bytes(), self.limits())?;
+        let version = digests.version.take();
         let file = self.place(&mut digests, path, staged)?;
         let (parent, _) = path.parent_and_name().unwrap_or_default();
         self.sync(&parent)?;
+        self.commit(&mut digests, version, vec![put(&file)])?;
         drop(digests);
         self.notify();
         Ok((file, known.is_none()))
@@ -96,7 +101,7 @@ impl Workspace {
         new: &WorkspacePath,
         condition: Condition,
     ) -> Result<File, Failure> {
-        let mut digests = self.locked();
+        let mut digests = self.current()?;
         let file = self.describe(&mut digests, path)?;
         condition.check(path, Some(&file))?;
         let mut tree = self.tree()?;
@@ -108,16 +113,19 @@ impl Workspace {
         let at = |error: io::Error| failure::of_io(&new.to_string(), &error);
         let (from, _) = path.parent_and_name().unwrap_or_default();
         let (parent, name) = new.parent_and_name().unwrap_or_default();
+        let version = digests.version.take();
         let directory = self.make_directory(&parent).map_err(at)?;
         let moved = self.dir.rename(path.relative(), &directory, name);
         moved.map_err(at)?;
         self.prune(path);
         self.sync(&parent)?;
         self.sync(&from)?;
-        let file = self.describe(&mut digests, new);
+        let file = self.describe(&mut digests, new)?;
+        let changes = vec![FileChange::Remove(path.to_string()), put(&file)];
+        self.commit(&mut digests, version, changes)?;
         drop(digests);
         self.notify();
-        file
+        Ok(file)
     }
 
     /// Deletes a file. Returns the size that it had.
@@ -125,14 +133,17 @@ impl Workspace {
     /// # Errors
     /// A failure when there is no such file, or the condition is not met.
     pub fn remove(&self, path: &WorkspacePath, condition: Condition) -> Result<u64, Failure> {
-        let mut digests = self.locked();
+        let mut digests = self.current()?;
         if let Condition::Is(_) = condition {
             let file = self.describe(&mut digests, path)?;
             condition.check(path, Some(&file))?;
         }
+        let version = digests.version.take();
         let bytes = self.unlink(path)?;
         let (parent, _) = path.parent_and_name().unwrap_or_default();
         self.sync(&parent)?;
+        let gone = FileChange::Remove(path.to_string());
+        self.commit(&mut digests, version, vec![gone])?;
         drop(digests);
         self.notify();
         Ok(bytes)
@@ -242,6 +253,9 @@ impl Workspace {
 
     /// Syncs a directory, so that its names survive a power loss; of one that is gone, the directory above it.
     pub(crate) fn sync(&self, directory: &str) -> Result<(), Failure> {
+        if self.server().is_some() {
+            return Ok(());
+        }
         let mut place = directory;
         loop {
             let opened = self.open_directory(place);

@@ -35,7 +35,12 @@ pub(crate) struct Facts {
 
 /// The facts about the files of one workspace, as far as they are known.
 #[derive(Debug, Default)]
-pub(crate) struct Digests(HashMap<String, (Version, Facts)>);
+pub(crate) struct Digests {
+    known: HashMap<String, (Version, Facts)>,
+    /// The version of the files at the server that the directory is a copy of; `None` where it has to be compared. A
+    /// change takes it, so that a change that fails midway leaves none.
+    pub(crate) version: Option<i64>,
+}
 
 /// A version of a file: a file is replaced and never written to, so each has a number of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +59,7 @@ impl Digests {
         metadata: &Metadata,
     ) -> io::Result<File> {
         let version = Version::of(metadata);
-        let facts = match self.0.get(path) {
+        let facts = match self.known.get(path) {
             Some((known, facts)) if *known == version => facts.clone(),
             _ => read(dir.open(path)?, path)?,
         };
@@ -74,16 +79,16 @@ impl Digests {
                 .saturating_add(metadata.mtime_nsec()),
         };
         let version = Version::of(metadata);
-        self.0.insert(path.to_owned(), (version, facts));
+        self.known.insert(path.to_owned(), (version, facts));
         file
     }
 
     /// Forgets the files that are not in a list.
     pub(crate) fn keep(&mut self, files: &[File]) {
-        if self.0.len() > files.len() {
+        if self.known.len() > files.len() {
             let paths: std::collections::HashSet<&str> =
                 files.iter().map(|file| file.path.as_str()).collect();
-            self.0.retain(|path, _| paths.contains(path.as_str()));
+            self.known.retain(|path, _| paths.contains(path.as_str()));
         }
     }
 }

@@ -5,7 +5,9 @@ use std::io::{self, Read};
 use call_outcome::{Category, Failure};
 use cap_std::fs::Dir;
 
-use crate::{Condition, ListedFile, Staging, Workspace, digests::Digests, failure, tree::walk};
+use crate::{
+    Condition, ListedFile, Staging, Workspace, copy::put, digests::Digests, failure, tree::walk,
+};
 use tool_domain::path::WorkspacePath;
 
 /// The contents of a directory.
@@ -27,6 +29,7 @@ impl Workspace {
     /// A failure when there is no such file, or it is too large or no text.
     pub fn read(&self, path: &WorkspacePath) -> Result<String, Failure> {
         let limit = self.limits().read_bytes;
+        let _current = self.current()?;
         let bytes = self.read_bytes(path, limit)?;
         String::from_utf8(bytes).map_err(|_| {
             let message = format!("'{path}' is not UTF-8 text; only text files can be read");
@@ -39,7 +42,7 @@ impl Workspace {
     /// # Errors
     /// A failure; the file is then as it was.
     pub fn write(&self, path: &WorkspacePath, content: &str) -> Result<u64, Failure> {
-        let mut digests = self.locked();
+        let mut digests = self.current()?;
         self.replace(&mut digests, path, content.as_bytes())
     }
 
@@ -53,7 +56,7 @@ impl Workspace {
         path: &WorkspacePath,
         change: impl FnOnce(Option<String>) -> Result<String, Failure>,
     ) -> Result<u64, Failure> {
-        let mut digests = self.locked();
+        let mut digests = self.current()?;
         let before = match self.read_bytes(path, MAX_TEXT) {
             Ok(bytes) => Some(String::from_utf8(bytes).map_err(|_| {
                 let message = format!("'{path}' is not UTF-8 text; only text files can be changed");
@@ -81,6 +84,7 @@ impl Workspace {
         let place = path.relative();
         let at = |error: io::Error| failure::of_io(&place, &error);
         let prefix = path.to_string();
+        let _current = self.current()?;
         let dir = self.open_directory(&prefix).map_err(at)?;
         let mut entries = Vec::new();
         let limit = self.limits().listing;
@@ -124,9 +128,13 @@ impl Workspace {
         let staging = Staging::begin(&self.shared);
         let mut staging = staging.map_err(|error| failure::of_io(&path.relative(), &error))?;
         staging.write(content)?;
-        self.place(digests, path, staging.finish()?)?;
+        let staged = staging.finish()?;
+        self.store(&staged)?;
+        let version = digests.version.take();
+        let file = self.place(digests, path, staged)?;
         let (parent, _) = path.parent_and_name().unwrap_or_default();
         self.sync(&parent)?;
+        self.commit(digests, version, vec![put(&file)])?;
         self.notify();
         Ok(bytes)
     }

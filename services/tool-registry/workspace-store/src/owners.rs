@@ -9,7 +9,8 @@ use core_types::{Principal, Tenant};
 
 use crate::{
     files::sync_directory,
-    store::{SharedWorkspaces, TENANTS},
+    place::{Place, STORED, TENANTS},
+    store::SharedWorkspaces,
 };
 
 /// The directory of the files that name the owners, under the paths of their workspaces.
@@ -17,30 +18,48 @@ const OWNERS: &str = ".owners";
 
 impl SharedWorkspaces {
     /// Returns the owner of a workspace; of one that is not there yet, `caller`, which is its owner from now on.
-    pub(super) fn owner(&self, place: &str, caller: &Principal) -> io::Result<Option<Principal>> {
-        let file = format!("{OWNERS}/{place}");
-        match self.root.read_to_string(&file) {
-            Ok(name) => {
-                let owner = Principal::new(&name);
-                return owner.map(Some).map_err(io::Error::other);
+    pub(super) fn owner(&self, place: &Place, caller: &Principal) -> io::Result<Option<Principal>> {
+        let name = match &self.server {
+            Some(server) => {
+                let owner = Some(caller.as_str());
+                server.open(place.tenant, &place.stored(), owner)?.owner
             }
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+            None => match self.owner_in_file(place)? {
+                Some(name) => Some(name),
+                None if self.root.exists(place.path()) => None,
+                None => {
+                    self.claim(place, caller)?;
+                    self.owner_in_file(place)?
+                }
+            },
+        };
+        let owner = name.map(|name| Principal::new(&name)).transpose();
+        owner.map_err(io::Error::other)
+    }
+
+    /// Returns the name of the owner of a workspace in the directory, if it has one.
+    pub(super) fn owner_in_file(&self, place: &Place) -> io::Result<Option<String>> {
+        match self.root.read_to_string(owner_file(place)) {
+            Ok(name) => Ok(Some(name)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
         }
-        if self.root.exists(place) {
-            return Ok(None);
-        }
-        self.claim(&file, caller)?;
-        self.owner(place, caller)
     }
 
     /// Whether there is a workspace, or an owner of one.
-    pub(super) fn has(&self, place: &str) -> io::Result<bool> {
-        Ok(self.root.try_exists(format!("{OWNERS}/{place}"))? || self.root.try_exists(place)?)
+    pub(super) fn has(&self, place: &Place) -> io::Result<bool> {
+        match &self.server {
+            Some(server) => Ok(server.place(place.tenant, &place.stored())?.is_some()),
+            None => {
+                Ok(self.root.try_exists(owner_file(place))?
+                    || self.root.try_exists(place.path())?)
+            }
+        }
     }
 
     /// Writes the owner of a workspace unless another call does first.
-    fn claim(&self, file: &str, caller: &Principal) -> io::Result<()> {
+    pub(super) fn claim(&self, place: &Place, caller: &Principal) -> io::Result<()> {
+        let file = owner_file(place);
         let (directory, name) = file.rsplit_once('/').expect("it is below a directory");
         let directory = self.open_or_make(directory)?;
         let staged = self.ids.next_uuid().simple().to_string();
@@ -59,6 +78,14 @@ impl SharedWorkspaces {
         }
     }
 
+    /// Removes workspaces of a tenant at the server. Returns the number of those that are left.
+    pub(super) fn remove_stored(&self, tenant: Tenant, most: usize) -> io::Result<u64> {
+        match &self.server {
+            Some(server) => Ok(server.remove_of(tenant, STORED, most)?),
+            None => Ok(0),
+        }
+    }
+
     /// Removes the owners of the workspaces of a tenant that has none left.
     pub(super) fn remove_owners(&self, tenant: Tenant) -> io::Result<()> {
         let removed = self
@@ -69,4 +96,8 @@ impl SharedWorkspaces {
             _ => Ok(()),
         }
     }
+}
+
+fn owner_file(place: &Place) -> String {
+    format!("{OWNERS}/{}", place.path())
 }

@@ -3,6 +3,7 @@
 use std::{
     io::{self, Write},
     sync::Arc,
+    time::{Duration, SystemTime},
 };
 
 use call_outcome::Failure;
@@ -88,13 +89,22 @@ impl Staging {
         written.map_err(|error| failure::of_io("a new file", &error))
     }
 
-    /// Ends and syncs the content.
+    /// Sets the time of the last change, in nanoseconds since the Unix epoch.
+    pub(crate) fn set_modified(&self, modified: i64) -> io::Result<()> {
+        let since = Duration::from_nanos(modified.unsigned_abs());
+        let file = self.file.try_clone()?.into_std();
+        file.set_modified(SystemTime::UNIX_EPOCH + since)
+    }
+
+    /// Ends and syncs the content; a copy of files at a server needs no sync.
     ///
     /// # Errors
     /// A failure fit for the caller when the disk fails.
     pub fn finish(mut self) -> Result<Staged, Failure> {
-        let synced = self.file.sync_all();
-        synced.map_err(|error| failure::of_io("a new file", &error))?;
+        if self.staged.shared.server.is_none() {
+            let synced = self.file.sync_all();
+            synced.map_err(|error| failure::of_io("a new file", &error))?;
+        }
         self.staged.digest = ContentDigest::finished(self.hasher);
         Ok(self.staged)
     }
@@ -109,6 +119,11 @@ impl Staged {
     /// The digest.
     pub fn digest(&self) -> ContentDigest {
         self.digest
+    }
+
+    /// Opens the content for reading.
+    pub(crate) fn open(&self) -> io::Result<cap_std::fs::File> {
+        self.shared.staging.open(&self.name)
     }
 
     /// Moves the content to a name in a directory, in the place of a file of that name. Returns its facts.

@@ -11,6 +11,7 @@ use call_outcome::{Category, Failure};
 use cap_std::{ambient_authority, fs::Dir};
 use core_types::{ConversationId, IdSource, Principal, Tenant};
 use grpc_kit::CallContext;
+use server_files::ServerFiles;
 use tokio::sync::watch;
 
 use crate::{
@@ -18,6 +19,7 @@ use crate::{
     digests::Digests,
     failure::{self, WORKSPACE},
     files,
+    place::{Place, SINGLE_CALL, TENANTS},
 };
 
 /// All workspaces of this service.
@@ -33,8 +35,10 @@ pub(crate) struct SharedWorkspaces {
     pub(crate) staging: Dir,
     pub(crate) limits: WorkspaceLimits,
     pub(crate) ids: Arc<dyn IdSource>,
+    /// The files at a server, of which the workspaces are copies, if they are.
+    pub(crate) server: Option<ServerFiles>,
     /// The workspaces in use, and those that were used lately. Locked to find one.
-    used: Mutex<HashMap<String, Arc<InUse>>>,
+    used: Mutex<HashMap<Place, Arc<InUse>>>,
 }
 
 /// A workspace in use.
@@ -59,12 +63,6 @@ impl std::fmt::Debug for Workspaces {
 
 /// The name of the staging directory. No conversation's directory begins with a dot.
 pub(crate) const STAGING: &str = ".staging";
-/// The directory of the directories of tenants other than the default one.
-pub(crate) const TENANTS: &str = ".tenants";
-/// The prefix of the directories of single calls.
-const SINGLE_CALL: &str = ".call-";
-/// The prefix of the directories that plugins keep.
-const PLUGIN: &str = ".plugin-";
 /// The most entries of the directory of a plugin.
 const PLUGIN_ENTRIES: usize = 1_000;
 /// The most workspaces whose digests are kept while nothing uses them.
@@ -72,11 +70,16 @@ const REMEMBERED: usize = 256;
 
 impl Workspaces {
     /// Opens the directory of all workspaces, which must exist, and removes the files that a crash
-    /// left.
+    /// left. With files at a server the workspaces are copies of those, and nothing is lost with them.
     ///
     /// # Errors
     /// The system's error when the directory cannot be used.
-    pub fn open(path: &Path, limits: WorkspaceLimits, ids: Arc<dyn IdSource>) -> io::Result<Self> {
+    pub fn open(
+        path: &Path,
+        limits: WorkspaceLimits,
+        ids: Arc<dyn IdSource>,
+        server: Option<ServerFiles>,
+    ) -> io::Result<Self> {
         let root = Dir::open_ambient_dir(path, ambient_authority())?;
         for entry in root.entries()? {
             let name = entry?.file_name();
@@ -91,6 +94,7 @@ impl Workspaces {
             root,
             limits,
             ids,
+            server,
             used: Mutex::default(),
         };
         Ok(Self {
@@ -125,7 +129,7 @@ impl Workspaces {
         conversation: &ConversationId,
         owner: &Principal,
     ) -> Result<Workspace, Failure> {
-        let place = place(context, conversation);
+        let place = Place::of_conversation(context, conversation);
         let owner = self.shared.owner(&place, owner);
         let owner = owner.map_err(|error| failure::of_io(WORKSPACE, &error))?;
         if owner.is_some_and(|owner| !context.sees(&owner)) {
@@ -143,7 +147,9 @@ impl Workspaces {
         context: &CallContext,
         conversation: &ConversationId,
     ) -> Result<Option<Workspace>, Failure> {
-        let exists = self.shared.has(&place(context, conversation));
+        let exists = self
+            .shared
+            .has(&Place::of_conversation(context, conversation));
         match exists.map_err(|error| failure::of_io(WORKSPACE, &error))? {
             true => self.of_conversation(context, conversation).map(Some),
             false => Ok(None),
@@ -155,6 +161,10 @@ impl Workspaces {
     /// # Errors
     /// The system's error when a directory cannot be removed; a repeat continues.
     pub fn remove_of(&self, tenant: Tenant, most: usize) -> io::Result<u64> {
+        let at_server = self.shared.remove_stored(tenant, most)?;
+        if at_server > 0 {
+            return Ok(at_server);
+        }
         let place = format!("{TENANTS}/{tenant}");
         let directory = match self.shared.root.open_dir(&place) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
@@ -183,7 +193,7 @@ impl Workspaces {
     /// As [`Workspaces::of_conversation`].
     pub fn of_single_call(&self) -> Result<Workspace, Failure> {
         let name = format!("{SINGLE_CALL}{}", self.shared.ids.next_uuid().simple());
-        self.workspace(name, true)
+        self.workspace(Place::new(Tenant::DEFAULT, name), true)
     }
 
     /// Opens the files that a plugin keeps for a tenant, of at most so many bytes, and makes their directory if there is
@@ -197,7 +207,7 @@ impl Workspaces {
         plugin: &str,
         bytes: u64,
     ) -> Result<Workspace, Failure> {
-        let mut workspace = self.workspace(place_of_plugin(tenant, plugin), false)?;
+        let mut workspace = self.workspace(Place::of_plugin(tenant, plugin), false)?;
         let limits = &mut workspace.limits;
         limits.total_bytes = usize::try_from(bytes)
             .map_or(limits.total_bytes, |bytes| bytes.min(limits.total_bytes));
@@ -210,43 +220,28 @@ impl Workspaces {
     /// # Errors
     /// The system's error when they cannot be removed.
     pub fn remove_of_plugin(&self, tenant: Tenant, plugin: &str) -> io::Result<()> {
-        let place = place_of_plugin(tenant, plugin);
-        match self.shared.root.remove_dir_all(place) {
+        let place = Place::of_plugin(tenant, plugin);
+        if let Some(server) = &self.shared.server {
+            server.remove(tenant, &place.stored())?;
+        }
+        match self.shared.root.remove_dir_all(place.path()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
     }
 
-    fn workspace(&self, place: String, temporary: bool) -> Result<Workspace, Failure> {
-        let dir = self
-            .shared
-            .open_or_make(&place)
-            .map_err(|error| failure::of_io(WORKSPACE, &error))?;
-        Ok(Workspace {
+    pub(crate) fn workspace(&self, place: Place, temporary: bool) -> Result<Workspace, Failure> {
+        let dir = self.shared.open_or_make(&place.path());
+        let workspace = Workspace {
             in_use: self.shared.in_use(&place, temporary),
             limits: self.shared.limits,
             shared: Arc::clone(&self.shared),
             place,
-            dir,
+            dir: dir.map_err(|error| failure::of_io(WORKSPACE, &error))?,
             temporary,
-        })
-    }
-}
-
-/// The path of the workspace of a conversation beneath the root.
-fn place(context: &CallContext, conversation: &ConversationId) -> String {
-    place_in(context.tenant(), conversation.directory_name())
-}
-
-/// The path of the files of a plugin. The name of a plugin is the name of a directory too.
-fn place_of_plugin(tenant: Tenant, plugin: &str) -> String {
-    place_in(tenant, format!("{PLUGIN}{plugin}"))
-}
-
-fn place_in(tenant: Tenant, name: String) -> String {
-    match tenant.is_default() {
-        true => name,
-        false => format!("{TENANTS}/{tenant}/{name}"),
+        };
+        workspace.compare()?;
+        Ok(workspace)
     }
 }
 
@@ -268,7 +263,7 @@ impl SharedWorkspaces {
         Ok(directory)
     }
 
-    fn in_use(&self, place: &str, temporary: bool) -> Arc<InUse> {
+    fn in_use(&self, place: &Place, temporary: bool) -> Arc<InUse> {
         if temporary {
             return Arc::default();
         }
@@ -276,7 +271,7 @@ impl SharedWorkspaces {
         if used.len() > REMEMBERED && !used.contains_key(place) {
             used.retain(|_, it| Arc::strong_count(it) > 1);
         }
-        Arc::clone(used.entry(place.to_owned()).or_default())
+        Arc::clone(used.entry(place.clone()).or_default())
     }
 }
 
@@ -285,15 +280,14 @@ pub struct Workspace {
     pub(crate) shared: Arc<SharedWorkspaces>,
     in_use: Arc<InUse>,
     limits: WorkspaceLimits,
-    /// The path of its directory beneath the root.
-    pub(crate) place: String,
+    pub(crate) place: Place,
     pub(crate) dir: Dir,
     temporary: bool,
 }
 
 impl std::fmt::Debug for Workspace {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "Workspace({})", self.place)
+        write!(formatter, "Workspace({})", self.place.path())
     }
 }
 
@@ -313,6 +307,11 @@ impl Workspace {
         self.in_use.version.subscribe()
     }
 
+    /// The files at a server of which this is a copy, if it is.
+    pub(crate) fn server(&self) -> Option<&ServerFiles> {
+        self.shared.server.as_ref().filter(|_| !self.temporary)
+    }
+
     pub(crate) fn locked(&self) -> MutexGuard<'_, Digests> {
         // Digests are compared with their files, so a panic of another holder spoils nothing.
         let digests = self.in_use.digests.lock();
@@ -328,7 +327,7 @@ impl Workspace {
 impl Drop for Workspace {
     fn drop(&mut self) {
         if self.temporary
-            && let Err(error) = self.shared.root.remove_dir_all(&self.place)
+            && let Err(error) = self.shared.root.remove_dir_all(self.place.path())
         {
             tracing::warn!(error = %error, "the workspace of a single call could not be removed");
         }

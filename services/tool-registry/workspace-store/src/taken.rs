@@ -1,7 +1,8 @@
 //! The last changes of interpreters that workspaces have taken.
 //!
 //! An interpreter keeps its changes until it knows that they were taken. The records are beside the workspaces, so that
-//! a service that starts again knows it too.
+//! a service that starts again knows it too. They stay there if the files are at a server: interpreters do not survive the
+//! machine.
 
 use std::io::{self, ErrorKind, Write};
 
@@ -13,7 +14,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Workspace,
     failure::{WORKSPACE, of_io},
-    store::{SharedWorkspaces, TENANTS},
+    place::TENANTS,
+    store::SharedWorkspaces,
 };
 
 /// The directory of the records: for each runtime a directory, with files under the paths of their workspaces.
@@ -57,7 +59,7 @@ impl Workspace {
     }
 
     fn recorded(&self, runtime: &str) -> io::Result<Taken> {
-        let path = format!("{TAKEN}/{runtime}/{}", self.place);
+        let path = format!("{TAKEN}/{runtime}/{}", self.place.path());
         match self.shared.root.read(path) {
             // A record that a power loss has cut off counts for none.
             Ok(text) => Ok(serde_json::from_slice(&text).unwrap_or_default()),
@@ -67,7 +69,7 @@ impl Workspace {
     }
 
     fn record(&self, runtime: &str, taken: &Taken) -> io::Result<()> {
-        let path = format!("{TAKEN}/{runtime}/{}", self.place);
+        let path = format!("{TAKEN}/{runtime}/{}", self.place.path());
         let (directory, name) = path.rsplit_once('/').unwrap_or_default();
         let directory = self.shared.open_or_make(directory)?;
         let staged = self.shared.ids.next_uuid().simple().to_string();

@@ -1,4 +1,4 @@
-use std::{fs, os::unix::fs::symlink, sync::Arc};
+use std::{fs, os::unix::fs::symlink, path::Path, sync::Arc};
 
 use call_outcome::{Category, Failure};
 use core_types::{CallPath, ContentDigest, ConversationId, Principal, Reach, SystemIds, Tenant};
@@ -8,6 +8,7 @@ use tool_domain::path::WorkspacePath;
 use super::*;
 use store::STAGING;
 
+mod at_server;
 mod changes;
 
 struct Fixture {
@@ -22,11 +23,16 @@ impl Fixture {
 
     fn with(limits: WorkspaceLimits) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let workspaces = Workspaces::open(directory.path(), limits, Arc::new(SystemIds)).unwrap();
+        let workspaces = open(directory.path(), limits);
         Self {
             directory,
             workspaces,
         }
+    }
+
+    /// Returns the workspaces as the next process finds them.
+    fn reopened(&self) -> Workspaces {
+        open(self.directory.path(), WorkspaceLimits::default())
     }
 
     fn workspace(&self) -> Workspace {
@@ -47,6 +53,12 @@ impl Fixture {
             .unwrap()
             .count()
     }
+}
+
+/// Opens workspaces, which are copies in the tests of `at_server`.
+fn open(directory: &Path, limits: WorkspaceLimits) -> Workspaces {
+    let server = postgres_kit::files::of_test();
+    Workspaces::open(directory, limits, Arc::new(SystemIds), server).unwrap()
 }
 
 fn path(text: &str) -> WorkspacePath {
@@ -89,12 +101,7 @@ fn no_conversation_reaches_the_files_of_another_tenant_whatever_its_name() {
             .write(&path("f"), &text(tenant, id))
             .unwrap();
     }
-    let reopened = Workspaces::open(
-        fixture.directory.path(),
-        WorkspaceLimits::default(),
-        Arc::new(SystemIds),
-    );
-    let reopened = reopened.unwrap();
+    let reopened = fixture.reopened();
     for (tenant, id) in all() {
         let context = CallContext::of_tenant(tenant);
         let workspace = reopened.of_conversation(&context, id).unwrap();
@@ -126,13 +133,22 @@ fn a_workspace_is_out_of_reach_of_who_sees_only_its_own_and_did_not_make_it() {
     ] {
         assert_eq!(open(principal, reach), expected, "{principal} {reach:?}");
     }
-    // A directory of an earlier version names no owner.
-    fs::remove_file(fixture.directory.path().join(".owners/talk")).unwrap();
-    assert_eq!(open("ada", Reach::Own), Ok(()));
     let acme = Tenant::new("acme").unwrap();
     assert_eq!(fixture.workspaces.remove_of(acme, 10).unwrap(), 0);
     assert_eq!(open("acme/bob", Reach::Own), Ok(()));
     assert_eq!(fixture.staged(), 0);
+}
+
+#[test]
+fn a_directory_of_an_earlier_version_has_no_owner() {
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.directory.path().join("talk")).unwrap();
+    let context = CallContext::new(Principal::new("ada").unwrap(), CallPath::default());
+    let id = ConversationId::new("talk").unwrap();
+    let opened = fixture
+        .workspaces
+        .of_conversation(&context.reaching(Reach::Own), &id);
+    assert!(opened.is_ok());
 }
 
 #[test]
@@ -334,12 +350,8 @@ fn the_workspace_of_a_single_call_and_what_a_crash_left_are_removed() {
     fs::create_dir(&left).unwrap();
     fs::write(fixture.directory.path().join(STAGING).join("half"), "hal").unwrap();
     fixture.workspace().write(&path("kept"), "1").unwrap();
-    let again = Workspaces::open(
-        fixture.directory.path(),
-        WorkspaceLimits::default(),
-        Arc::new(SystemIds),
-    );
-    assert!(again.is_ok() && !left.exists());
+    fixture.reopened();
+    assert!(!left.exists());
     assert_eq!(fixture.staged(), 0);
     assert_eq!(fixture.workspace().read(&path("kept")).unwrap(), "1");
     let names = fs::read_dir(fixture.directory.path()).unwrap().count();

@@ -4,6 +4,7 @@
 //! always do. A host without it does not run them.
 
 mod faults;
+mod files;
 mod moves;
 
 use std::process::{Command, Output};

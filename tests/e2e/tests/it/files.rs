@@ -1,10 +1,10 @@
 //! The files of conversations by plain HTTP, as any client sees them.
 
-mod client;
+pub(crate) mod client;
 mod foreign;
 mod hostile;
 mod memory;
-mod model;
+pub(crate) mod model;
 mod others;
 mod page;
 mod pictures;

@@ -7,11 +7,11 @@ use tonic::Code;
 
 use crate::text::{output, result_of};
 
-const CODE: &str = "<ACTION><CodeInterpreter:execute><language>python</language>\
+pub(crate) const CODE: &str = "<ACTION><CodeInterpreter:execute><language>python</language>\
     <code><![CDATA[open('rows.csv', 'w').write('wheat,120\\n' * 100_000)]]></code>\
     </CodeInterpreter:execute></ACTION>";
 
-async fn fetched(
+pub(crate) async fn fetched(
     stack: &Stack,
     conversation: &str,
     digest: &str,

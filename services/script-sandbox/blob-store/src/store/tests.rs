@@ -4,6 +4,8 @@ use core_types::Tenant;
 
 use super::*;
 
+mod at_server;
+
 fn settings(directory: &Path) -> BlobSettings {
     BlobSettings {
         directory: directory.to_owned(),
@@ -14,8 +16,10 @@ fn settings(directory: &Path) -> BlobSettings {
     }
 }
 
+/// Opens a directory, which has copies in the tests of `at_server`.
 fn open(directory: &Path) -> BlobStore {
-    BlobStore::open(&settings(directory)).unwrap()
+    let server = postgres_kit::files::of_test();
+    BlobStore::open_bounded(&settings(directory), Arc::new(Unbounded), server).unwrap()
 }
 
 fn caller() -> Caller {

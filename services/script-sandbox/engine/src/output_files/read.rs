@@ -110,7 +110,7 @@ pub(crate) fn blob(
 }
 
 fn no_room(error: BlobError) -> RefusedReason {
-    if let BlobError::Disk(error) = &error {
+    if let BlobError::Storage(error) = &error {
         tracing::error!(%error, "a file of a script could not be kept");
     }
     RefusedReason::NoRoom

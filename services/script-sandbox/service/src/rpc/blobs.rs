@@ -332,8 +332,11 @@ fn failure(error: &BlobError) -> Failure {
             "header.sha256",
             format!("must be the digest of the content, which is {observed}"),
         ),
-        BlobError::Disk(source) => {
-            tracing::error!(error = source as &dyn Error, "the disk of the blobs failed");
+        BlobError::Storage(source) => {
+            tracing::error!(
+                error = source as &dyn Error,
+                "the storage of the blobs failed"
+            );
             let reason = ErrorReason::StorageUnavailable;
             Failure::new(Code::Unavailable, reason, error.to_string())
         }

@@ -234,10 +234,8 @@ fn the_last_changes_that_were_taken_are_known_after_a_restart() {
         workspace.record_taken("python3", &taken).unwrap();
         assert_eq!(workspace.taken("python3").unwrap(), last);
     }
-    let limits = WorkspaceLimits::default();
-    let again = Workspaces::open(fixture.directory.path(), limits, Arc::new(SystemIds)).unwrap();
     let again = Fixture {
-        workspaces: again,
+        workspaces: fixture.reopened(),
         ..fixture
     };
     assert_eq!(again.workspace().taken("python3").unwrap(), of("s2", 1));
@@ -267,4 +265,16 @@ fn the_paths_of_all_files_fit_into_a_message() {
     put(&mut tree, 0).unwrap();
     tree.remove(&format!("{directory}/{:0200}", 1));
     put(&mut tree, fit).unwrap();
+}
+
+/// The same with files at a server.
+mod at_server {
+    postgres_kit::at_server! {
+        a_directory_is_removed_with_its_last_file
+        a_directory_that_code_renames_or_replaces_keeps_its_files
+        a_path_that_differs_only_in_case_from_another_is_refused_to_every_writer
+        changes_that_do_not_fit_are_made_all_or_not_at_all
+        the_last_changes_that_were_taken_are_known_after_a_restart
+        the_other_version_of_a_file_has_a_path_that_a_client_can_name
+    }
 }

@@ -9,6 +9,7 @@ use contracts::tavern::registry::v1::ListPrincipalsRequest;
 use testkit::{Stack, binary, migrated, size};
 
 use super::{done, runs, tavern};
+use crate::files::client::Client;
 use crate::kills::{check, child, durability_of, parent, start};
 use crate::ledger::World;
 
@@ -19,6 +20,11 @@ async fn principals(stack: &Stack) -> anyhow::Result<usize> {
     let mut identities = stack.identities();
     let listed = identities.list_principals(ListPrincipalsRequest::default());
     Ok(listed.await?.into_inner().principals.len())
+}
+
+/// Returns a client of the files of a conversation.
+fn files(world: &World) -> Client {
+    Client::of(&world.stack, "report").with_key(world.stack.key().unwrap_or_default())
 }
 
 /// Returns the lines about logs, which have the numbers of runs and events.
@@ -67,6 +73,9 @@ async fn an_installation_moves_to_a_server_and_back_with_its_runs_and_keys() -> 
         );
         begun.push((run.await?, name));
     }
+    let upload = "month,sum\nJan,10\n".as_bytes();
+    let put = files(&world).put("out/a.csv", "", upload).await?;
+    ensure!(put.status == 201, "{}", put.status);
     world.stack.kill()?;
     let data = world.stack.directory().join("data").display().to_string();
     let database = migrated(server).await?;
@@ -99,13 +108,15 @@ async fn an_installation_moves_to_a_server_and_back_with_its_runs_and_keys() -> 
     ensure!(logs(&verified) == logs(&done(&["verify", "--data-dir", &data])?));
     done(&["audit", "verify", "--database", &database])?;
 
-    // Runs that were cut off continue at the server.
+    // Runs that were cut off continue at the server, whose files are not those of the directory.
+    std::fs::rename(&data, format!("{data}-before"))?;
     world.stack.move_to(&database);
     world.stack.restart().await?;
     for (run_id, name) in &begun {
         let state = check(&world, run_id, name).await?;
         ensure!(state == RunState::Succeeded, "{name} ended as {state:?}");
     }
+    ensure!(files(&world).get("out/a.csv", "").await?.body == upload);
     let served = tavern(&["verify", "--database", &database])?;
     let refusal = String::from_utf8(served.stderr)?;
     ensure!(
@@ -117,7 +128,7 @@ async fn an_installation_moves_to_a_server_and_back_with_its_runs_and_keys() -> 
     world.stack.terminate()?;
 
     // And back into an empty directory.
-    std::fs::rename(&data, format!("{data}-before"))?;
+    std::fs::rename(&data, format!("{data}-of-copies"))?;
     let exported = done(&["export", "--database", &database, "--to", &data])?;
     let verified = done(&["verify", "--database", &database])?;
     ensure!(logs(&exported) == logs(&verified), "{exported} {verified}");
@@ -126,5 +137,6 @@ async fn an_installation_moves_to_a_server_and_back_with_its_runs_and_keys() -> 
     world.stack.restart().await?;
     ensure!(runs(&world.stack).await? == there);
     ensure!(principals(&world.stack).await? == keys);
+    ensure!(files(&world).get("out/a.csv", "").await?.body == upload);
     Ok(())
 }

@@ -10,23 +10,23 @@ use tokio::net::TcpStream;
 
 /// A client with the files of a conversation.
 #[derive(Clone)]
-pub(super) struct Client {
-    pub(super) host: String,
-    pub(super) base: String,
+pub(crate) struct Client {
+    pub(crate) host: String,
+    pub(crate) base: String,
     /// The header of its key, with its end; empty without a key.
-    pub(super) key: String,
+    pub(crate) key: String,
 }
 
 /// An answer.
 #[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) status: u16,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
     headers: HashMap<String, String>,
-    pub(super) body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Client {
-    pub(super) fn of(stack: &Stack, conversation: &str) -> Self {
+    pub(crate) fn of(stack: &Stack, conversation: &str) -> Self {
         Self {
             host: stack.address().trim_start_matches("http://").to_owned(),
             base: format!("/v1/conversations/{conversation}/files"),
@@ -35,29 +35,29 @@ impl Client {
     }
 
     /// Returns a client with a key.
-    pub(super) fn with_key(mut self, key: &str) -> Self {
+    pub(crate) fn with_key(mut self, key: &str) -> Self {
         self.key = format!("authorization: Bearer {key}\r\n");
         self
     }
 
     /// Returns a client of another conversation.
-    pub(super) fn at(&self, conversation: &str) -> Self {
+    pub(crate) fn at(&self, conversation: &str) -> Self {
         Self {
             base: format!("/v1/conversations/{conversation}/files"),
             ..self.clone()
         }
     }
 
-    pub(super) async fn list(&self, query: &str) -> anyhow::Result<Answer> {
+    pub(crate) async fn list(&self, query: &str) -> anyhow::Result<Answer> {
         self.exchange("GET", &format!("{}{query}", self.base), "", b"")
             .await
     }
 
-    pub(super) async fn get(&self, path: &str, headers: &str) -> anyhow::Result<Answer> {
+    pub(crate) async fn get(&self, path: &str, headers: &str) -> anyhow::Result<Answer> {
         self.send("GET", path, headers, b"").await
     }
 
-    pub(super) async fn put(
+    pub(crate) async fn put(
         &self,
         path: &str,
         headers: &str,
@@ -67,7 +67,7 @@ impl Client {
         self.send("PUT", path, &headers, content).await
     }
 
-    pub(super) async fn send(
+    pub(crate) async fn send(
         &self,
         verb: &str,
         path: &str,
@@ -79,7 +79,7 @@ impl Client {
     }
 
     /// Sends a request to an address as it is written.
-    pub(super) async fn exchange(
+    pub(crate) async fn exchange(
         &self,
         verb: &str,
         address: &str,
@@ -92,7 +92,7 @@ impl Client {
     }
 
     /// Sends the head of a request.
-    pub(super) async fn begin(
+    pub(crate) async fn begin(
         &self,
         verb: &str,
         address: &str,
@@ -108,24 +108,24 @@ impl Client {
     }
 
     /// Returns the address of a file.
-    pub(super) fn address(&self, path: &str) -> String {
+    pub(crate) fn address(&self, path: &str) -> String {
         format!("{}/{}", self.base, encoded(path))
     }
 }
 
 impl Answer {
     /// Returns a header; empty without it.
-    pub(super) fn header(&self, name: &str) -> &str {
+    pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", String::as_str)
     }
 
-    pub(super) fn json(&self) -> anyhow::Result<Value> {
+    pub(crate) fn json(&self) -> anyhow::Result<Value> {
         Ok(serde_json::from_slice(&self.body)?)
     }
 }
 
 /// Reads an answer to its end.
-pub(super) async fn answer(mut stream: TcpStream, is_head: bool) -> anyhow::Result<Answer> {
+pub(crate) async fn answer(mut stream: TcpStream, is_head: bool) -> anyhow::Result<Answer> {
     let mut bytes = Vec::new();
     // A server that has refused a body closes the connection before all of it has arrived.
     let ended = stream.read_to_end(&mut bytes).await;
@@ -169,7 +169,7 @@ pub(super) async fn answer(mut stream: TcpStream, is_head: bool) -> anyhow::Resu
 }
 
 /// Returns a path as an address writes it.
-pub(super) fn encoded(path: &str) -> String {
+pub(crate) fn encoded(path: &str) -> String {
     let encode = |byte: u8| match byte {
         b'/' | b'-' | b'.' | b'_' => char::from(byte).to_string(),
         _ if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),

@@ -16,7 +16,7 @@ use super::workspace::run;
 use crate::text::{output, result_of};
 
 /// Operations in `make test`.
-const OPERATIONS: usize = 150;
+const OPERATIONS: u64 = 150;
 
 /// The operations between two kills.
 const BETWEEN: usize = 25;
@@ -166,31 +166,43 @@ async fn compare(stack: &Stack, model: &Model) -> anyhow::Result<()> {
     Ok(())
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_files_are_those_of_a_model_whatever_is_killed_between_the_operations()
--> anyhow::Result<()> {
+/// Plays operations, with `interrupt` between some, and compares the files now and then.
+pub(crate) async fn play(
+    stack: &mut Stack,
+    operations: u64,
+    mut interrupt: impl AsyncFnMut(&mut Stack, &mut fastrand::Rng) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let seed = size("TAVERN_TEST_SEED", now)?;
-    let operations = size("TAVERN_TEST_FILE_OPERATIONS", OPERATIONS as u64)?;
+    let operations = size("TAVERN_TEST_FILE_OPERATIONS", operations)?;
     let mut random = fastrand::Rng::with_seed(seed);
-    let mut stack = Stack::builder().separate().start().await?;
     let mut model = Model::new();
     let mut done: Vec<&str> = Vec::new();
     for operation in 1..=usize::try_from(operations)? {
-        let carried = operate(&stack, &mut model, &mut random).await;
+        let carried = operate(stack, &mut model, &mut random).await;
         let at = || format!("operation {operation} of seed {seed}, after {done:?}");
         done.push(carried.with_context(at)?);
         if operation % BETWEEN == 0 {
-            let service = ["tool-registry", "script-sandbox"][random.usize(..2)];
-            stack.kill_service(service)?;
-            stack.restart_service(service).await?;
+            interrupt(stack, &mut random).await?;
             done.push("kill");
         }
         if operation % 10 == 0 {
             let at = || format!("after operation {operation} of seed {seed}: {done:?}");
-            compare(&stack, &model).await.with_context(at)?;
+            compare(stack, &model).await.with_context(at)?;
             done.clear();
         }
     }
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_files_are_those_of_a_model_whatever_is_killed_between_the_operations()
+-> anyhow::Result<()> {
+    let mut stack = Stack::builder().separate().start().await?;
+    let kill = async |stack: &mut Stack, random: &mut fastrand::Rng| {
+        let service = ["tool-registry", "script-sandbox"][random.usize(..2)];
+        stack.kill_service(service)?;
+        stack.restart_service(service).await
+    };
+    play(&mut stack, OPERATIONS, kill).await
 }
