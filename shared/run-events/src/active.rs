@@ -1,7 +1,8 @@
 //! The runs that this process is executing.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use core_types::RunId;
 use tokio::sync::watch;
@@ -9,6 +10,10 @@ use tokio::sync::watch;
 use crate::control::RunControl;
 use crate::recorder::Recorder;
 use crate::waits::Waits;
+
+/// The longest time between the entry of a run in the log and its execution. A start that was cut off in between, as by a
+/// storage that does not work, leaves the run open.
+const BEGINNING: Duration = Duration::from_secs(10);
 
 /// A run that this process is executing.
 #[derive(Clone)]
@@ -27,8 +32,8 @@ pub(crate) struct Active {
 pub(crate) struct ActiveRuns {
     by_id: Mutex<HashMap<RunId, Active>>,
     /// Runs that this process started, from before they are in the log until they have ended, so
-    /// that none of them is taken for a run that the previous process left.
-    begun: Mutex<HashSet<RunId>>,
+    /// that none of them is taken for a run that the previous process left; each with the time of its start.
+    begun: Mutex<HashMap<RunId, Instant>>,
 }
 
 impl ActiveRuns {
@@ -44,12 +49,18 @@ impl ActiveRuns {
     }
 
     pub(crate) fn begin(&self, run: RunId) {
-        self.begun().insert(run);
+        self.begun().insert(run, Instant::now());
     }
 
-    /// Returns true if this process has started the run, or executes it.
+    /// Whether this process is starting the run, or executes it.
     pub(crate) fn owns(&self, run: RunId) -> bool {
-        self.begun().contains(&run) || self.lock().contains_key(&run)
+        self.owns_at(run, Instant::now())
+    }
+
+    fn owns_at(&self, run: RunId, now: Instant) -> bool {
+        let begun = self.begun().get(&run).copied();
+        begun.is_some_and(|begun| now.duration_since(begun) < BEGINNING)
+            || self.lock().contains_key(&run)
     }
 
     pub(crate) fn remove(&self, run: RunId) {
@@ -71,11 +82,30 @@ impl ActiveRuns {
         self.lock().len()
     }
 
-    fn begun(&self) -> MutexGuard<'_, HashSet<RunId>> {
+    fn begun(&self) -> MutexGuard<'_, HashMap<RunId, Instant>> {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<RunId, Active>> {
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core_types::{IdSource, RunOwner, SystemIds};
+
+    use super::*;
+
+    #[test]
+    fn a_run_whose_start_was_cut_off_is_owned_for_a_while_only() {
+        let (runs, run) = (ActiveRuns::default(), SystemIds.next_run(RunOwner::Agent));
+        let now = Instant::now();
+        assert!(!runs.owns_at(run, now));
+        runs.begin(run);
+        assert!(runs.owns_at(run, now));
+        assert!(!runs.owns_at(run, Instant::now() + BEGINNING));
+        runs.remove(run);
+        assert!(!runs.owns_at(run, now));
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use contracts::tavern::common::v1::{self as common, PendingWork, WorkKind};
 use futures::FutureExt;
 use run_log::AppendError;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
@@ -38,7 +38,7 @@ pub enum End {
     Finished(common::RunOutcome),
     /// Only waits of the run are in progress, and it has left memory until it is woken.
     Rests(Departure),
-    /// The run cannot continue now and is not over: it resumes when the service starts again.
+    /// The run cannot continue now and is not over: it resumes later, at the latest when the service starts again.
     LeaveOpen,
 }
 
@@ -53,6 +53,8 @@ struct Inner {
     tasks: TaskTracker,
     drain: CancellationToken,
     alarm: Alarm,
+    /// Notified when a run was left open while the service works.
+    left_open: Notify,
 }
 
 impl Executor {
@@ -63,6 +65,7 @@ impl Executor {
                 tasks: TaskTracker::new(),
                 drain: CancellationToken::new(),
                 alarm: Alarm::default(),
+                left_open: Notify::new(),
             }),
         }
     }
@@ -75,6 +78,16 @@ impl Executor {
     /// Returns the alarm of the task that looks for runs that are due.
     pub(crate) fn alarm(&self) -> &Alarm {
         &self.inner.alarm
+    }
+
+    /// Notes that a run was left open.
+    pub(crate) fn leave_open(&self) {
+        self.inner.left_open.notify_one();
+    }
+
+    /// Waits until a run was left open, once for all that were since the last wait.
+    pub(crate) async fn left_open(&self) {
+        self.inner.left_open.notified().await;
     }
 
     /// Runs a task of the service until the service ends.
@@ -123,6 +136,7 @@ impl Executor {
                 end = supervise(&control, recorder.remaining(), work) => end,
                 () = beside => End::LeaveOpen,
             };
+            let mut is_left_open = false;
             let departure = match end {
                 End::Finished(outcome) => {
                     let mut outcome = match recorder.call_waits().undecided() {
@@ -131,15 +145,25 @@ impl Executor {
                     };
                     outcome.durability = durability_to_proto(recorder.durability()).into();
                     outcome::mark(&tracing::Span::current(), &outcome);
-                    if finish(&recorder, &outcome).await {
-                        recorder.finished(&outcome);
+                    match finish(&recorder, &outcome).await {
+                        Ok(()) => recorder.finished(&outcome),
+                        Err(error) => {
+                            tracing::error!(%run, %error, "the end of a run was not stored");
+                            is_left_open = !matches!(error, AppendError::Invalid(_));
+                        }
                     }
                     None
                 }
                 End::Rests(departure) => Some(departure),
-                End::LeaveOpen => None,
+                End::LeaveOpen => {
+                    is_left_open = true;
+                    None
+                }
             };
             inner.active.remove(run);
+            if is_left_open {
+                inner.left_open.notify_one();
+            }
             if let Some(departure) = departure {
                 inner.alarm.set(departure.due());
             }
@@ -201,23 +225,19 @@ fn dropped(control: &RunControl) -> End {
     End::Finished(outcome::stopped(&reason, calls.collect()))
 }
 
-/// Records the end of a run. Returns whether it is recorded.
-async fn finish(recorder: &Recorder, outcome: &common::RunOutcome) -> bool {
+/// Records the end of a run.
+async fn finish(recorder: &Recorder, outcome: &common::RunOutcome) -> Result<(), AppendError> {
     let mut wait = Duration::from_millis(50);
-    for _ in 0..FINISH_TRIES {
+    for _ in 1..FINISH_TRIES {
         match recorder.finish(outcome.clone()).await {
-            Ok(_) | Err(AppendError::Finished) => return true,
             Err(AppendError::Storage(error)) => {
                 tracing::warn!(error = %error, "the end of a run could not be stored yet");
                 tokio::time::sleep(wait).await;
                 wait *= 2;
             }
-            Err(error) => {
-                tracing::error!(run = %recorder.run_id(), error = %error, "the end of a run was not stored");
-                return false;
-            }
+            Ok(_) | Err(AppendError::Finished) => return Ok(()),
+            Err(error) => return Err(error),
         }
     }
-    tracing::error!(run = %recorder.run_id(), "the end of a run was not stored; it resumes at the next start");
-    false
+    recorder.finish(outcome.clone()).await.map(drop)
 }

@@ -189,8 +189,15 @@ impl Runs {
         let events = stamp.encode(std::iter::once(first).chain(start.first_events));
         self.executor().active().begin(stamp.run);
         let created = self.store().logs.create(run, events).await;
-        if !matches!(created, Ok(Created::New(_))) {
-            self.executor().active().remove(stamp.run);
+        match &created {
+            Ok(Created::New(_)) => self.executor().active().begin(stamp.run),
+            created => {
+                self.executor().active().remove(stamp.run);
+                if created.is_err() {
+                    // It may be in the log all the same.
+                    self.leave_open();
+                }
+            }
         }
         match created.map_err(|error| create_failure(&error, context, &start.request_id))? {
             Created::New(writer) => Ok(Started::New(

@@ -8,6 +8,7 @@ use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use grpc_kit::{CallContext, Failure};
 use run_log::{RunState, RunSummary};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::active::Active;
@@ -30,6 +31,13 @@ const LONGEST_REST: Duration = Duration::from_secs(60);
 
 /// The time until runs that could not be woken are tried again.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// The least and the most time until runs that were left open resume.
+const SOONEST: Duration = Duration::from_secs(1);
+const LATEST: Duration = Duration::from_secs(15);
+
+/// The longest time between two looks for runs that were left open.
+const SCAVENGE: Duration = Duration::from_secs(30);
 
 /// The state in which a run is found when a request arrives for it.
 pub(crate) enum RunPresence {
@@ -70,6 +78,39 @@ impl Runs {
                 }
             }
         });
+    }
+
+    /// Resumes runs that were left open, as when the disk was full, until the service ends. `resume` continues the runs
+    /// of [`Runs::open_runs`]. They are looked for after a run was left open, and from time to time.
+    pub fn resume_left_open<R>(&self, resume: impl Fn() -> R + Send + 'static)
+    where
+        R: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        let runs = self.clone();
+        self.executor().spawn(async move {
+            let (mut wait, mut last) = (SOONEST, Instant::now());
+            loop {
+                let noted = tokio::time::timeout(SCAVENGE, runs.executor().left_open()).await;
+                if noted.is_ok() {
+                    // Runs that are left open as soon as they resume wait longer each time.
+                    wait = match last.elapsed() < wait * 2 {
+                        true => (wait * 2).min(LATEST),
+                        false => SOONEST,
+                    };
+                    tokio::time::sleep(wait).await;
+                }
+                if let Err(failure) = resume().await {
+                    tracing::error!(?failure, "runs that were left open do not resume yet");
+                    runs.leave_open();
+                }
+                last = Instant::now();
+            }
+        });
+    }
+
+    /// Notes that a run could not be resumed and is left open, for [`Runs::resume_left_open`].
+    pub fn leave_open(&self) {
+        self.executor().leave_open();
     }
 
     /// Leaves a run that was woken and cannot continue now until a later time.

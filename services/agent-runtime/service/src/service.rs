@@ -440,12 +440,13 @@ impl AgentRuntime {
     /// # Errors
     /// A storage that does not work.
     pub async fn recover(&self) -> Result<(), Failure> {
-        for open in self.runs.open_runs().await? {
-            match open.kind == SCENE {
-                true => self.scene_runner.resume(open).await,
-                false => self.runner.resume(open),
-            }
-        }
+        let resume = {
+            let (runs, scenes, turns) = (&self.runs, &self.scene_runner, &self.runner);
+            let (runs, scenes, turns) = (runs.clone(), scenes.clone(), turns.clone());
+            move || resume_open(runs.clone(), scenes.clone(), turns.clone())
+        };
+        resume().await?;
+        self.runs.resume_left_open(resume);
         let (neighbours, beside) = (self.neighbours.clone(), self.idle_conversations.clone());
         self.runs
             .retain(LOG.file, self.retention, neighbours, beside);
@@ -462,4 +463,15 @@ impl AgentRuntime {
         self.runs.shutdown().await;
         self.store.close().await;
     }
+}
+
+/// Continues the turns and scenes that are open.
+async fn resume_open(runs: Runs, scenes: SceneRunner, turns: Runner) -> Result<(), Failure> {
+    for open in runs.open_runs().await? {
+        match open.kind == SCENE {
+            true => scenes.resume(open).await,
+            false => turns.resume(open),
+        }
+    }
+    Ok(())
 }

@@ -306,6 +306,11 @@ impl ToolRegistry {
     pub async fn recover(&self) -> Result<(), Status> {
         let (resumed, settled) = (self.invocations.resume().await, self.calls.recover().await);
         let (resumed, settled) = (resumed?, settled?);
+        let invocations = self.invocations.clone();
+        self.invocations.runs().resume_left_open(move || {
+            let invocations = invocations.clone();
+            async move { invocations.resume().await.map(drop) }
+        });
         self.endless.get_or_init(|| self.begin_endless_work()).await;
         if resumed + settled > 0 {
             tracing::info!(

@@ -112,7 +112,7 @@ pub(super) async fn run(
             End::Finished(outcome::internal(&telemetry::context::current_trace_id()))
         }
         Err(error) => {
-            tracing::error!(run = %run_id, error = %error, "a run cannot continue; it resumes at the next start");
+            tracing::error!(run = %run_id, error = %error, "a run cannot continue now; it resumes later");
             End::LeaveOpen
         }
     }

@@ -334,7 +334,7 @@ impl Driver {
                 End::Finished(outcome::internal(&telemetry::context::current_trace_id()))
             }
             _ => {
-                tracing::error!(error = %error, "a turn waits for the storage and continues at the next start");
+                tracing::error!(error = %error, "a turn waits for the storage and continues later");
                 End::LeaveOpen
             }
         }

@@ -339,7 +339,7 @@ impl SceneRunner {
         let end = match FailureClass::of(&status) {
             FailureClass::Transient => {
                 let (run, error) = (recorder.run_id(), status.message());
-                tracing::error!(%run, error, "a scene waits for the storage and continues at the next start");
+                tracing::error!(%run, error, "a scene waits for the storage and continues later");
                 End::LeaveOpen
             }
             _ => End::Finished(outcome::failed(unprepared(&status))),

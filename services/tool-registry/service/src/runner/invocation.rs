@@ -56,7 +56,7 @@ enum EarlyEnd {
 
 impl From<AppendError> for EarlyEnd {
     fn from(error: AppendError) -> Self {
-        tracing::error!(error = %error, "a run stops until the next start, its events cannot be stored");
+        tracing::error!(error = %error, "a run waits for the storage and continues later");
         Self::End(Box::new(End::LeaveOpen))
     }
 }

@@ -36,32 +36,46 @@ pub(super) enum Unrecoverable {
         /// The calls of which it is not known whether they took effect.
         in_doubt: Vec<String>,
     },
-    /// The storage does not work, so it is left for the next start.
+    /// The storage does not work, so it is left open.
     Storage(Failure),
 }
 
 /// Continues the runs of all tenants, as a program's own work.
 pub(crate) async fn recover(inner: &Arc<Inner>) -> Result<(), Error> {
-    let mut open = inner
-        .runs
-        .open_runs()
-        .await
-        .map_err(|failure| Error::Recover(Box::new(failure.into_status())))?;
+    let open = inner.runs.open_runs().await;
+    let open = open.map_err(|failure| Error::Recover(Box::new(failure.into_status())))?;
     let forgotten = forget_unused_definitions(inner).await;
+    if resume_all(inner, open).await.is_err() {
+        inner.runs.leave_open();
+    }
+    let service = Arc::downgrade(inner);
+    inner.runs.resume_left_open(move || {
+        let service = service.clone();
+        async move {
+            match service.upgrade() {
+                Some(inner) => resume_all(&inner, inner.runs.open_runs().await?).await,
+                None => Ok(()),
+            }
+        }
+    });
+    forgotten
+}
+
+/// Continues runs that are open.
+///
+/// # Errors
+/// The failure of the storage, of the last run that is still open.
+async fn resume_all(inner: &Arc<Inner>, mut open: Vec<OpenRun>) -> Result<(), Failure> {
     if !open.is_empty() {
-        tracing::info!(
-            runs = open.len(),
-            "resuming the runs of the previous process"
-        );
+        tracing::info!(runs = open.len(), "resuming runs");
     }
     // Queued runs follow the runs that had begun.
     open.sort_by_key(|run| run.recorder.is_queued());
+    let mut left = Ok(());
     for run in open {
-        if !resume(inner, run).await {
-            tracing::error!("leaving a run for the next start");
-        }
+        left = resume(inner, run).await.and(left);
     }
-    forgotten
+    left
 }
 
 /// Deletes the definitions that no run of any tenant needs any more.
@@ -93,12 +107,13 @@ pub(crate) fn resume_what_rests(inner: &Arc<Inner>) {
                 return;
             };
             let recorder = run.recorder.clone();
-            if resume(&inner, run).await {
+            if resume(&inner, run).await.is_ok() {
                 return;
             }
             let later = inner.clock.now().plus(STORAGE_RESTS);
             if let Err(failure) = inner.runs.rest_until(&recorder, later).await {
-                tracing::error!(run = %recorder.run_id(), ?failure, "leaving a run for the next start");
+                tracing::error!(run = %recorder.run_id(), ?failure, "a run that was woken is left open");
+                inner.runs.leave_open();
             }
         };
         resumed.boxed()
@@ -113,8 +128,11 @@ pub(super) fn definition_of(meta: &RunMeta) -> Option<Hash> {
     }
 }
 
-/// Continues a run; returns false if the storage does not work.
-async fn resume(inner: &Arc<Inner>, run: OpenRun) -> bool {
+/// Continues a run.
+///
+/// # Errors
+/// The storage does not work.
+async fn resume(inner: &Arc<Inner>, run: OpenRun) -> Result<(), Failure> {
     let recorder = run.recorder.clone();
     let span = telemetry::spans::invoke_workflow(&run.meta.subject);
     if let Some(parent) = telemetry::context::parse_traceparent(&run.meta.traceparent) {
@@ -145,10 +163,10 @@ async fn resume(inner: &Arc<Inner>, run: OpenRun) -> bool {
         }) => span.in_scope(|| end_cancelled(inner, recorder, reason, unsettled, in_doubt)),
         Err(Unrecoverable::Storage(failure)) => {
             tracing::error!(run = %recorder.run_id(), ?failure, "a run cannot continue now");
-            return false;
+            return Err(failure);
         }
     }
-    true
+    Ok(())
 }
 
 /// Returns the data that decide on a run's place in the queue.

@@ -126,7 +126,7 @@ impl Actor {
                 End::Finished(outcome::internal(&telemetry::context::current_trace_id()))
             }
             Err(SceneStop::Storage(error)) => {
-                tracing::error!(%error, "a scene waits for the storage and continues at the next start");
+                tracing::error!(%error, "a scene waits for the storage and continues later");
                 End::LeaveOpen
             }
         }
