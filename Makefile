@@ -172,11 +172,12 @@ LOST_ANSWERS ?= 200
 KILLED_BACKENDS ?= 100
 SERVER_CRASHES ?= 100
 LATE_APPENDS ?= 200
-# How often the server crashes below a whole Tavern, fails over to a standby, and has a full disk; how many runs of 100
-# events move to a server and back, and how often a move is killed.
+# How often the server crashes below a whole Tavern, fails over to a standby, has a full disk, and loses its power (a data
+# directory as often); how many runs of 100 events move to a server and back, and how often a move is killed.
 SERVER_RESTARTS ?= 30
 FAILOVERS ?= 10
 FULL_DISKS ?= 3
+POWER_CUTS ?= 100
 MOVED_RUNS ?= 10000
 MOVE_KILLS ?= 20
 
@@ -204,7 +205,8 @@ bars: check-rust check-node check-chromium check-postgres python $(CONSOLE)/node
 	  TAVERN_TEST_MOVED_RUNS=$(MOVED_RUNS) \
 	  $(CARGO) test --release --locked --package run-log --test it -- server:: transfer::
 	@TAVERN_TEST_SERVER_RESTARTS=$(SERVER_RESTARTS) TAVERN_TEST_FAILOVERS=$(FAILOVERS) \
-	  TAVERN_TEST_FULL_DISKS=$(FULL_DISKS) TAVERN_TEST_MOVE_KILLS=$(MOVE_KILLS) \
+	  TAVERN_TEST_FULL_DISKS=$(FULL_DISKS) TAVERN_TEST_POWER_CUTS=$(POWER_CUTS) \
+	  TAVERN_TEST_MOVE_KILLS=$(MOVE_KILLS) TAVERN_TEST_FILE_OPERATIONS=$(FILE_OPERATIONS) \
 	  $(CARGO) test --locked --package e2e --test it -- database::
 	@TAVERN_TEST_CUT_EVERY=1 $(CARGO) test --locked --package all-in-one --bin tavern -- migrate::
 	@$(MAKE) --no-print-directory test-postgres

@@ -6,11 +6,13 @@
 pub mod databases;
 mod disk;
 pub mod files;
+mod power;
 pub mod programs;
 pub mod proxy;
 pub mod server;
 mod shared;
 
+pub use power::PowerDisk;
 pub use proxy::Proxy;
 pub use server::{Database, Server};
 pub use shared::shared;

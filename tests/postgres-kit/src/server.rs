@@ -2,15 +2,17 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{Command, Stdio},
 };
 
-use anyhow::Context;
+use anyhow::{Context, bail};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use uuid::Uuid;
 
 use crate::{
     disk::SmallDisk,
+    power::PowerDisk,
     programs::{command, find, give, run},
 };
 
@@ -22,10 +24,17 @@ const ROLES: [&str; 2] = ["tavern_migrate", "tavern"];
 pub struct Server {
     programs: PathBuf,
     directory: PathBuf,
-    /// The small file system of its directory, if it has one.
-    disk: Option<SmallDisk>,
+    /// The file system of its directory, if it has one of its own.
+    disk: Option<Disk>,
     /// `None` for a server of several processes, which none of them stops.
     owned: Option<TempDir>,
+}
+
+/// A file system of one server.
+#[derive(Debug)]
+enum Disk {
+    Small(SmallDisk),
+    Power(PowerDisk),
 }
 
 /// A database of a server.
@@ -60,13 +69,66 @@ impl Server {
             return Ok(None);
         }
         Self::start_on(settings, |directory| {
-            SmallDisk::mount(directory, megabytes).map(Some)
+            Ok(Some(Disk::Small(SmallDisk::mount(directory, megabytes)?)))
         })
+    }
+
+    /// Starts a server with syncs whose power can be cut. `None` also where no file system may be mounted.
+    ///
+    /// # Errors
+    /// A server that does not start.
+    pub fn start_on_power_disk(megabytes: u64) -> anyhow::Result<Option<Self>> {
+        if !SmallDisk::may_be_mounted() {
+            return Ok(None);
+        }
+        let server = Self::start_on(&["fsync = on"], |directory| {
+            Ok(PowerDisk::mount(directory, megabytes)?.map(Disk::Power))
+        })?;
+        let Some(server) = server.filter(|server| server.disk.is_some()) else {
+            return Ok(None);
+        };
+        // Its files were made without syncs.
+        let mut sync = Command::new("sync");
+        run(sync.arg("--file-system").arg(&server.directory))?;
+        Ok(Some(server))
+    }
+
+    /// Cuts the power of the server and its disk, and turns both on again.
+    ///
+    /// # Errors
+    /// A server that has no such disk, or does not start again.
+    pub fn lose_power(&self) -> anyhow::Result<()> {
+        let Some(Disk::Power(disk)) = &self.disk else {
+            bail!("the server has no disk whose power is cut");
+        };
+        let lock = self.data().join("postmaster.pid");
+        let written = std::fs::read_to_string(&lock)?;
+        let number = written.lines().next().context("a number")?.parse()?;
+        let process = Pid::from_raw(number).context("a process")?;
+        disk.cut()?;
+        // Stopped, it starts no others; those of its processes that sleep would outlive it for a while. Some may have ended
+        // by themselves.
+        let _ = kill_process(process, Signal::STOP);
+        let children = ["-KILL", "-P", &process.to_string()];
+        Command::new("pkill").args(children).status()?;
+        let _ = kill_process(process, Signal::KILL);
+        disk.restore()?;
+        // After a power loss no process has the number; here the killed one may not have been waited for.
+        let of_socket = self.socket().with_added_extension("lock");
+        for lock in [lock, of_socket] {
+            match std::fs::remove_file(lock) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(error.into());
+                }
+                _ => {}
+            }
+        }
+        self.run_up()
     }
 
     fn start_on(
         settings: &[&str],
-        mount: impl FnOnce(&Path) -> anyhow::Result<Option<SmallDisk>>,
+        mount: impl FnOnce(&Path) -> anyhow::Result<Option<Disk>>,
     ) -> anyhow::Result<Option<Self>> {
         let Some(programs) = find() else {
             return Ok(None);
@@ -103,7 +165,10 @@ impl Server {
     }
 
     fn small_disk(&self) -> anyhow::Result<&SmallDisk> {
-        self.disk.as_ref().context("the server has no small disk")
+        match &self.disk {
+            Some(Disk::Small(disk)) => Ok(disk),
+            _ => bail!("the server has no small disk"),
+        }
     }
 
     /// Names a server that several processes share.
@@ -158,12 +223,10 @@ impl Server {
             .arg("start");
         // The server inherits these; an open pipe would hold up the process that waits for the end of the test.
         start.stdout(Stdio::null()).stderr(Stdio::null());
-        let status = start.status()?;
-        anyhow::ensure!(
-            status.success(),
-            "the server in {} does not start",
-            self.directory.display()
-        );
+        if !start.status()?.success() {
+            let log = std::fs::read_to_string(self.directory.join("log")).unwrap_or_default();
+            bail!("the server does not start: {log}");
+        }
         Ok(())
     }
 

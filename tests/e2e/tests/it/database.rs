@@ -6,6 +6,7 @@
 mod faults;
 mod files;
 mod moves;
+mod power;
 
 use std::process::{Command, Output};
 

@@ -142,8 +142,11 @@ pub(crate) async fn start(
         signal_id: name.to_owned(),
         ..SignalRunRequest::default()
     };
-    stack.runs().signal_run(signal).await?;
-    Ok(run_id)
+    match stack.runs().signal_run(signal).await {
+        // A repeat may find that the run took it, and has ended.
+        Err(refusal) if refusal.code() == tonic::Code::FailedPrecondition => Ok(run_id),
+        answer => answer.map(|_| run_id).map_err(Into::into),
+    }
 }
 
 /// Kills the process at a random point, `times` times, and starts it again.
