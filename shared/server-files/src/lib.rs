@@ -73,6 +73,8 @@ pub enum FileChange {
     Put(StoredFile),
     /// The file of this path is gone.
     Remove(String),
+    /// The file of this path is gone unless it was changed after a time, in nanoseconds since the Unix epoch.
+    RemoveOlder(String, i64),
 }
 
 /// A place.

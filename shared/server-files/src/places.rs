@@ -186,6 +186,12 @@ async fn make(
             place,
         )
         .bind(path),
+        FileChange::RemoveOlder(path, time) => of_place(
+            "DELETE FROM core.file WHERE tenant = $1 AND place = $2 AND path = $3 AND modified <= $4",
+            place,
+        )
+        .bind(path)
+        .bind(*time),
     };
     session.execute(statement).await?;
     Ok(())

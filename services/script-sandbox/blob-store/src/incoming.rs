@@ -80,13 +80,13 @@ impl Incoming {
             self.inner.enlarge(&mut self.reservation, 0)?;
         }
         let key = Key::new(&self.caller, digest);
-        let now = SystemTime::now();
         match &self.inner.server {
-            Some(server) => server.store(&key, self.size, now, &mut self.file)?,
+            Some(server) => server.store(&key, self.size, &mut self.file)?,
             // The bytes are on the disk before they have a name there.
             None => self.file.sync_data()?,
         }
         let mut index = self.inner.index();
+        let now = SystemTime::now();
         let existed = index.pin(&key, now).is_some();
         if !existed {
             if let Some(name) = &self.name {
@@ -94,16 +94,20 @@ impl Incoming {
                 self.inner.directory.finish(name, &blob)?;
             }
             self.name = None;
-            self.inner.record_use(&key, self.size, now);
             index.settle(&mut self.reservation, digest, now);
         }
         drop(index);
-        Ok(Stored {
+        let stored = Stored {
             digest,
             size: self.size,
             existed,
-            _pin: Pin::already(self.inner.clone(), key),
-        })
+            _pin: Pin::already(self.inner.clone(), key.clone()),
+        };
+        match &self.inner.server {
+            Some(server) => server.put(&key, self.size, now)?,
+            None => self.inner.record_use(&key, self.size, now),
+        }
+        Ok(stored)
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Inner {
     /// The blobs at a server, of which those of the directory are copies, if they are.
     pub(crate) server: Option<ServerBlobs>,
     /// Locked for a change together with the one system call that makes it true on disk, so that
-    /// the two never differ; never while content is read or written.
+    /// the two never differ; never while content is read or written, or a server is waited for.
     pub(crate) index: Mutex<Index>,
 }
 
@@ -47,25 +47,30 @@ impl Inner {
 
     /// Removes expired blobs.
     pub(crate) fn sweep(&self) {
+        let now = SystemTime::now();
         let mut index = self.index();
-        let aged = index.take_aged(SystemTime::now());
-        self.remove_all(&aged);
+        let aged = index.take_aged(now);
+        self.remove_files(&aged);
+        drop(index);
+        self.remove_stored(&aged, now);
     }
 
     /// Enlarges `room`, for which other blobs may be evicted.
     pub(crate) fn enlarge(&self, room: &mut Reservation, bytes: u64) -> Result<(), BlobError> {
         self.sweep();
-        let mut index = self.index();
         let most = self.bounds.most(room.tenant());
+        let mut index = self.index();
+        let now = SystemTime::now();
         let outcome = index.enlarge(room, bytes, most);
-        self.remove_all(&outcome.gone);
+        self.remove_files(&outcome.gone);
+        drop(index);
+        self.remove_stored(&outcome.gone, now);
         outcome.fits
     }
 
     pub(crate) fn touch(&self, key: &Key) -> Option<BlobInfo> {
         let now = SystemTime::now();
-        let mut index = self.index();
-        let size = index.touch(key, now)?;
+        let size = self.index().touch(key, now)?;
         self.record_use(key, size, now);
         Some(BlobInfo {
             size,
@@ -88,28 +93,47 @@ impl Inner {
         }
     }
 
-    /// Removes a blob from its directory, and from a server that has it.
-    pub(crate) fn remove_file(&self, key: &Key, size: u64) -> Result<(), BlobError> {
-        if let Some(server) = &self.server {
-            server.remove(key)?;
-        }
-        Ok(self.directory.remove(&FileName::new(key, size))?)
-    }
-
-    /// Removes at most `most` blobs of a tenant that are not in use, and returns the number of those that are left.
+    /// Removes at most `most` blobs of a tenant that are not in use, and returns the number of those that are left; once
+    /// none is, that of the callers with blobs at the server.
     pub(crate) fn remove_of(&self, tenant: Tenant, most: usize) -> Result<u64, BlobError> {
         let mut index = self.index();
         for (key, size) in index.free_of(tenant, most) {
-            self.remove_file(&key, size)?;
+            self.directory.remove(&FileName::new(&key, size))?;
             index.remove(&key);
         }
-        Ok(index.count_of(tenant))
+        let left = index.count_of(tenant);
+        drop(index);
+        match &self.server {
+            Some(server) if left == 0 => Ok(server.remove_of(tenant, most)?),
+            _ => Ok(left),
+        }
+    }
+
+    /// Removes a damaged blob in spite of all pins: readers that have its content open keep it.
+    pub(crate) fn remove(&self, key: &Key, size: u64) {
+        let now = SystemTime::now();
+        let gone = [(key.clone(), size)];
+        let mut index = self.index();
+        index.remove(key);
+        self.remove_files(&gone);
+        drop(index);
+        self.remove_stored(&gone, now);
     }
 
     /// Called with the index locked.
-    fn remove_all(&self, gone: &[(Key, u64)]) {
+    fn remove_files(&self, gone: &[(Key, u64)]) {
         for (key, size) in gone {
-            if let Err(error) = self.remove_file(key, *size) {
+            if let Err(error) = self.directory.remove(&FileName::new(key, *size)) {
+                tracing::error!(%error, digest = %key.digest, "a blob could not be removed");
+            }
+        }
+    }
+
+    /// Removes blobs at the server that were not stored or used since. Called with the index unlocked: it waits.
+    fn remove_stored(&self, gone: &[(Key, u64)], since: SystemTime) {
+        for (key, _) in gone {
+            let removed = self.server.as_ref().map(|server| server.remove(key, since));
+            if let Some(Err(error)) = removed {
                 tracing::error!(%error, digest = %key.digest, "a blob could not be removed");
             }
         }

@@ -56,11 +56,11 @@ impl PinnedBlob {
             }
             Ok(_) => {
                 tracing::error!(%digest, "a blob is damaged and is removed");
-                pin.remove(size);
+                inner.remove(&pin.key, size);
                 Err(BlobError::Corrupt(digest))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                pin.remove(size);
+                inner.remove(&pin.key, size);
                 Err(BlobError::NotFound(digest))
             }
             Err(error) => Err(error.into()),
@@ -122,15 +122,6 @@ impl Pin {
     /// Adopts a pin that the index has counted.
     pub(crate) fn already(inner: Arc<Inner>, key: Key) -> Self {
         Self { inner, key }
-    }
-
-    /// Removes the blob in spite of all pins: readers that have its content open keep it.
-    fn remove(&self, size: u64) {
-        let mut index = self.inner.index();
-        index.remove(&self.key);
-        if let Err(error) = self.inner.remove_file(&self.key, size) {
-            tracing::error!(%error, "a damaged blob could not be removed");
-        }
     }
 }
 

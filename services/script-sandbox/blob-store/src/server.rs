@@ -6,6 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use core_types::Tenant;
 use server_files::{FileChange, FilesError, ServerFiles, StoredFile};
 
 use crate::{
@@ -40,39 +41,34 @@ impl ServerBlobs {
         Ok(found)
     }
 
-    /// Stores the content of a blob, from its beginning, and the blob.
-    pub(crate) fn store(
-        &self,
-        key: &Key,
-        size: u64,
-        now: SystemTime,
-        content: &mut File,
-    ) -> Result<(), FilesError> {
+    /// Stores the content of a blob, from its beginning.
+    pub(crate) fn store(&self, key: &Key, size: u64, content: &mut File) -> Result<(), FilesError> {
         content.seek(SeekFrom::Start(0))?;
-        self.0
-            .store(key.caller.tenant(), key.digest, size, content)?;
-        self.0
-            .open(key.caller.tenant(), &key.caller.place(), None)?;
-        self.put(key, size, now)
+        let tenant = key.caller.tenant();
+        self.0.store(tenant, key.digest, size, content)?;
+        self.0.open(tenant, &key.caller.place(), None).map(drop)
     }
 
     /// Records a blob whose content is stored, or the time of its last use.
     pub(crate) fn put(&self, key: &Key, size: u64, used: SystemTime) -> Result<(), FilesError> {
-        let since = used.duration_since(SystemTime::UNIX_EPOCH);
         let file = StoredFile {
             path: key.digest.to_string(),
             digest: key.digest,
             bytes: size,
-            modified: since.map_or(0, |since| {
-                i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
-            }),
+            modified: nanos(used),
         };
         self.change(key, FileChange::Put(file))
     }
 
-    /// Removes a blob.
-    pub(crate) fn remove(&self, key: &Key) -> Result<(), FilesError> {
-        self.change(key, FileChange::Remove(key.digest.to_string()))
+    /// Removes a blob unless it was used after a time.
+    pub(crate) fn remove(&self, key: &Key, since: SystemTime) -> Result<(), FilesError> {
+        let path = key.digest.to_string();
+        self.change(key, FileChange::RemoveOlder(path, nanos(since)))
+    }
+
+    /// Removes the blobs of at most `most` callers of a tenant. Returns the number of callers that are left.
+    pub(crate) fn remove_of(&self, tenant: Tenant, most: usize) -> Result<u64, FilesError> {
+        self.0.remove_of(tenant, BLOBS, most)
     }
 
     /// Copies the content of a blob to the directory, if it is there; the caller compares it.
@@ -101,4 +97,11 @@ impl ServerBlobs {
             .change((key.caller.tenant(), &place), None, &[change]);
         changed.map(drop)
     }
+}
+
+fn nanos(time: SystemTime) -> i64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+    })
 }

@@ -21,7 +21,8 @@ pub fn copy_to(server: &ServerFiles, path: &Path) -> Result<u64, OpenError> {
     for blob in &blobs {
         let content = directory.read(&FileName::new(&blob.key, blob.size));
         let mut content = content.map_err(OpenError::at(path))?;
-        server.store(&blob.key, blob.size, blob.used, &mut content)?;
+        server.store(&blob.key, blob.size, &mut content)?;
+        server.put(&blob.key, blob.size, blob.used)?;
     }
     Ok(blobs.len() as u64)
 }
