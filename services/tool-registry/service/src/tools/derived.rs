@@ -43,7 +43,7 @@ impl ToolView<'_> {
             return match self.workflow(id).await? {
                 Some(workflow) => self.workflow_tool(&workflow).map(DerivedTool::Tool),
                 None => Ok(DerivedTool::Nothing {
-                    names: ids_of(&self.workflows().await?),
+                    names: ids_of(&self.workflows(|_| true).await?),
                 }),
             };
         }
@@ -66,7 +66,7 @@ impl ToolView<'_> {
                 .await;
         }
         if written.starts_with("workflow__") {
-            let workflows = self.workflows().await?;
+            let workflows = self.workflows(|_| true).await?;
             let named = |workflow: &&Workflow| self.alias_of(&id_of(workflow)) == written;
             return match workflows.iter().find(named) {
                 Some(workflow) => self.workflow_tool(workflow).map(DerivedTool::Tool),
@@ -85,10 +85,14 @@ impl ToolView<'_> {
         Ok(DerivedTool::Nothing { names: Vec::new() })
     }
 
-    /// Returns every workflow as a tool.
+    /// Returns every workflow as a tool. A service whose storage is away has answered: the caller decides whether to
+    /// wait.
     pub(super) async fn workflow_tools(&self) -> Result<Vec<Arc<Tool>>, Status> {
         let mut tools = Vec::new();
-        for workflow in self.workflows().await.map_err(|missing| match missing {
+        let has_not_answered =
+            |status: &Status| grpc_kit::reason(status) != Some(ErrorReason::StorageUnavailable);
+        let workflows = self.workflows(has_not_answered).await;
+        for workflow in workflows.map_err(|missing| match missing {
             Missing::Unavailable(status) => status,
             _ => Status::unavailable("the workflows cannot be listed"),
         })? {
@@ -215,7 +219,11 @@ impl ToolView<'_> {
         }
     }
 
-    async fn workflows(&self) -> Result<Vec<Workflow>, Missing> {
+    /// Returns every workflow. Waits after a failure of which `may_wait` is true, if it may pass.
+    async fn workflows(
+        &self,
+        may_wait: impl Fn(&Status) -> bool,
+    ) -> Result<Vec<Workflow>, Missing> {
         let mut patience = Patience::new(PATIENCE, Instant::now() + PATIENCE);
         let mut workflows = Vec::new();
         let mut page_token = String::new();
@@ -241,7 +249,7 @@ impl ToolView<'_> {
                         return Ok(workflows);
                     }
                 }
-                Err(status) if patience.wait_after(&status).await => {}
+                Err(status) if may_wait(&status) && patience.wait_after(&status).await => {}
                 Err(status) => return Err(Missing::Unavailable(status)),
             }
         }

@@ -13,6 +13,7 @@ use tonic::{Code, Status};
 use super::{done, runs};
 use crate::kills::{check, check_once, child, durability_of, parent, start};
 use crate::ledger::World;
+use crate::text::result_of;
 
 /// Restarts of the server in `make test`.
 const RESTARTS: usize = 3;
@@ -31,6 +32,9 @@ const SETTLED: Duration = Duration::from_secs(60);
 
 /// The time over which the statements of an idle process are counted, and the most of a second.
 const IDLE: (Duration, u64) = (Duration::from_secs(10), 5);
+
+/// A text with a call.
+const NOW: &str = "<ACTION><system:get_current_time></system:get_current_time></ACTION>";
 
 /// Starts Tavern on a database, with the workflows of the runs.
 pub(super) async fn world_at(database: &str) -> anyhow::Result<World> {
@@ -86,7 +90,11 @@ async fn runs_lose_and_repeat_nothing_when_their_server_crashes() -> anyhow::Res
         let asked = Instant::now();
         let refused = runs(&world.stack).await;
         ensure!(refused.is_err(), "the server is away");
-        println!("refused after {:?}", asked.elapsed());
+        println!("a list was refused after {:?}", asked.elapsed());
+        let asked = Instant::now();
+        let refused = result_of(&world.stack, "talk", NOW.to_owned()).await;
+        ensure!(refused.is_err(), "the server is away");
+        println!("a text was refused after {:?}", asked.elapsed());
         server.run_up()?;
     }
     settle(&world, &begun).await
