@@ -138,9 +138,11 @@ async fn copy(from: &DataHome, to: &DataHome) -> anyhow::Result<()> {
     let copied = tool_registry::copy_files(from, to).await;
     let copied = copied.map_err(|failure| anyhow!("{}", failure.message))?;
     let CopiedFiles { workspaces, files } = copied;
-    print(&format!("{files} files of {workspaces} workspaces\n"));
+    print(&format!(
+        "tool-registry: {files} files of {workspaces} workspaces\n"
+    ));
     let blobs = copy_blobs(from, to).await?;
-    print(&format!("{blobs} blobs\n"));
+    print(&format!("script-sandbox: {blobs} blobs\n"));
     Ok(())
 }
 
